@@ -1,0 +1,1 @@
+"""What a user's program calls: submitting work and waiting for results."""

@@ -1,0 +1,1 @@
+"""How dask collections find the client and become raddle graphs."""

@@ -1,0 +1,1 @@
+"""What travels between client, scheduler and workers, and how."""

@@ -1,0 +1,1 @@
+"""How frames get from one process to another: addresses and transports."""

@@ -1,0 +1,1 @@
+"""The pure part of the protocol: messages, frames and identities, without I/O."""

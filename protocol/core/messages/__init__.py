@@ -1,0 +1,1 @@
+"""Which messages exist, one small class each, by the pair that speaks them."""

@@ -1,0 +1,1 @@
+"""How values become headers and buffers, and buffers become values again."""

@@ -1,0 +1,1 @@
+"""What tests share: builders, recorders and small clusters with real parts."""

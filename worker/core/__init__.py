@@ -1,0 +1,1 @@
+"""The pure worker: which attempt runs next and which data is held."""
