@@ -72,14 +72,6 @@ class FromWorker(NamedTuple):
     messages: list[Any]
 
 
-class BatchSent(NamedTuple):
-    """The shell flushed a worker's outbox as batch ``number`` (for ``seen``)."""
-
-    now: float
-    wid: Wid
-    number: int
-
-
 class Tick(NamedTuple):
     """Time passes (about ten a second): balance, forget idle caches."""
 
@@ -93,6 +85,5 @@ Event = (
     | WorkerLeft
     | FromClient
     | FromWorker
-    | BatchSent
     | Tick
 )

@@ -1,7 +1,8 @@
 """What the scheduler and workers say to each other (ops 40 to 79).
 
-``seen`` in a worker's message is the number of the last batch of the scheduler
-that the worker had handled when it found the fact (states.md, rule R1).
+``seen`` in a worker's message is the number of the last :class:`DropData` that the
+worker had handled when it found the fact (states.md, rule R1): a fact about data
+that was told to be dropped later than that is void.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ class YieldAttempts(NamedTuple):
 
 
 class DropData(NamedTuple):
-    """Forget these values."""
+    """Forget these values. ``number`` counts the drops sent to this worker, from 1."""
 
     OP = 45
+    number: int
     tids: tuple[Tid, ...]
 
 
