@@ -20,7 +20,7 @@ def test_eventually_sees_another_thread() -> None:
 
 
 def test_eventually_gives_up() -> None:
-    with pytest.raises(AssertionError, match="never was still false after 0.01 sec"):
+    with pytest.raises(AssertionError, match="never was still false after"):
         eventually(never, within=0.01)
 
 
@@ -31,5 +31,5 @@ async def test_eventually_async_lets_the_loop_run() -> None:
 
 
 async def test_eventually_async_gives_up() -> None:
-    with pytest.raises(AssertionError, match="never was still false after 0.01 sec"):
+    with pytest.raises(AssertionError, match="never was still false after"):
         await eventually_async(never, within=0.01)
