@@ -1,5 +1,6 @@
 """What an installation offers: metadata, commands, types, and nothing forgotten."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -98,7 +99,22 @@ def test_the_facade_imports_nothing_of_ours() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = raddle.nonsense
+        _ = raddle.nonsense  # type: ignore[attr-defined]
+
+
+def test_public_names_agree() -> None:
+    """What is offered, where it is found, and what type checkers are told."""
+    told = {
+        alias.asname or alias.name: f"raddle.{node.module}"
+        if node.level
+        else node.module
+        for node in ast.walk(ast.parse((ROOT / FACADE / "__init__.py").read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and (node.level or str(node.module).startswith("raddle."))
+        for alias in node.names
+    }
+    assert told == raddle._HOMES
+    assert sorted(raddle.__all__) == sorted({"__version__", *raddle._HOMES})
 
 
 @pytest.mark.parametrize("name", raddle.__all__)
