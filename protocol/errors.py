@@ -40,7 +40,7 @@ class StartError(RaddleError, OSError):
 class ProtocolError(RaddleError):
     """The other side of a connection sent something that is not the protocol."""
 
-    fault = "peer"
+    fault: ClassVar[Fault] = "peer"
 
 
 class HandshakeError(ProtocolError):
@@ -190,7 +190,13 @@ class KilledWorker(WireError):
         "key", "worker", "host", "pid", "exitcode", "tasks", "deaths", "allowed",
     )  # fmt: skip
     key: Any
+    worker: str
+    host: str
+    pid: int
+    exitcode: int | None
     tasks: tuple[Any, ...]
+    deaths: int
+    allowed: int
 
     def describe(self) -> str:
         """Name task, worker, process and what else ran there."""
@@ -202,13 +208,6 @@ class KilledWorker(WireError):
             f"{self.host}, pid {self.pid}{code}; it was running {others}. The task may "
             "exhaust memory or crash the interpreter: look at that worker's output"
         )
-
-    worker: str
-    host: str
-    pid: int
-    exitcode: int | None
-    deaths: int
-    allowed: int
 
 
 class LostDependency(WireError):
@@ -263,12 +262,14 @@ class InvalidGraph(WireError, ValueError):
         return self.why
 
 
-WIRE_ERRORS: dict[str, type[WireError]] = {
-    cls.__name__: cls
-    for cls in (
-        RunSpecCollisionError, KilledWorker, LostDependency, DataLost, InvalidGraph,
-    )  # fmt: skip
-}
+_ON_THE_WIRE: tuple[type[WireError], ...] = (
+    RunSpecCollisionError,
+    KilledWorker,
+    LostDependency,
+    DataLost,
+    InvalidGraph,
+)
+WIRE_ERRORS: dict[str, type[WireError]] = {cls.__name__: cls for cls in _ON_THE_WIRE}
 
 WirePair = tuple[str, tuple[Any, ...]]
 

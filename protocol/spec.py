@@ -27,7 +27,7 @@ def input_value(index: int) -> Any:
 
 # Two bytes in each pickled reference instead of a module and function name; the
 # codes from 240 on are reserved for private use (PEP 307).
-copyreg.add_extension(__name__, "input_value", 240)  # type: ignore[arg-type]
+copyreg.add_extension(__name__, "input_value", 240)
 
 
 @contextmanager

@@ -30,8 +30,10 @@ class LogRecord(NamedTuple):
 
 
 class AskShell(NamedTuple):
-    """A client's request that needs more than the core knows: Ask, RunOnWorkers,
-    ShutdownCluster. The shell answers by its own means."""
+    """A client's Ask, RunOnWorkers or ShutdownCluster: more than the core knows.
+
+    The shell answers by its own means.
+    """
 
     client: ClientId
     message: Any

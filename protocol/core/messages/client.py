@@ -138,7 +138,7 @@ class RunOnWorkers(NamedTuple):
 
 
 class ForgetFunctions(NamedTuple):
-    """This client will send these function numbers' definitions anew if needed."""
+    """The client will send these functions' definitions anew if it needs them."""
 
     OP = 10
     fns: tuple[Fn, ...]
