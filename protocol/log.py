@@ -1,0 +1,56 @@
+"""What raddle's own processes print: one handler on the ``raddle`` logger.
+
+Only commands and processes that raddle starts call :func:`setup_logging`. A program
+that uses raddle as a library configures logging as it likes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TextIO
+
+from . import config
+from .errors import ConfigError
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+_handler: logging.Handler | None = None
+
+
+def setup_logging(
+    level: str | int | None = None, stream: TextIO | None = None
+) -> logging.Handler:
+    """Print records of ``raddle`` loggers, and return the handler that does.
+
+    ``level`` is a name (any case) or a number, by default the setting
+    ``raddle.admin.log-level``; ``stream`` is stderr by default. A repeated call
+    replaces the handler of the one before.
+
+    Raises:
+        ConfigError: there is no such level.
+
+    """
+    global _handler
+    number = parse_level(config.get("admin.log-level") if level is None else level)
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter(config.get("admin.log-format")))
+    root = logging.getLogger("raddle")
+    if _handler is not None:
+        root.removeHandler(_handler)
+    _handler = handler
+    root.addHandler(handler)
+    root.setLevel(number)
+    # Tasks may configure the root logger, which must not print our records again.
+    root.propagate = False
+    return handler
+
+
+def parse_level(level: str | int, name: str = "raddle.admin.log-level") -> int:
+    """The number of a level; ConfigError names ``name`` if there is no such level."""
+    if isinstance(level, int):
+        return level
+    if level.lower() not in LEVELS:
+        msg = f"{name}: {level!r} is not one of {', '.join(LEVELS)}"
+        raise ConfigError(msg)
+    number: int = getattr(logging, level.upper())
+    return number
