@@ -1,0 +1,1 @@
+"""What scheduler and worker processes share: how they start, run and end."""

@@ -1,0 +1,275 @@
+"""What a cluster on one machine consists of, and that it starts and ends as one.
+
+The scheduler runs in this process; workers are processes of their own, or objects
+on the same event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import secrets
+import weakref
+from collections.abc import Coroutine, Generator
+from typing import Any, Self, TypeVar
+
+from raddle.client.loop import LoopThread
+from raddle.protocol.core.collisions import Policy
+from raddle.protocol.errors import StartError
+from raddle.protocol.node.cores import cpu_count, shares
+from raddle.scheduler.server import Scheduler
+
+from .processes import WorkerProcesses, told
+
+T = TypeVar("T")
+
+START_SECONDS_MAX = 60.0
+EXIT_SECONDS_MAX = 5.0
+
+
+class LocalCluster:
+    """A scheduler in this process, and workers on this machine.
+
+    ``n_workers`` and ``threads_per_worker`` share out the cores of this machine: up
+    to four cores get a worker process each; beyond that there are about as many
+    processes as threads in each. With ``processes=False``, one worker with a thread
+    per core runs on the scheduler's event loop. If only one of the two is given, the
+    other is such that every core has a thread.
+
+    ``memory_limit`` is per worker: bytes, ``"4GB"``, a fraction, ``"auto"``, 0 for
+    none. ``host``, ``port``, ``interface``, ``protocol``, ``secret``, ``insecure``,
+    ``scheduler_file``, ``idle_timeout`` and ``collision_policy`` are the
+    scheduler's; without a host, nobody outside this machine can connect, and
+    without a secret a random one is made. ``resources``, ``local_directory`` and
+    ``death_timeout`` are the workers', which are named ``{name}-0`` and so on.
+    ``silence_logs`` is the level that worker processes log from (False: what the
+    configuration says).
+
+    Use as a context manager, or :meth:`close` it; with ``asynchronous=True``, use
+    ``async with`` or ``await``. Workers end when this process does, however it does.
+    Raises StartError and ConfigError.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        n_workers: int | None = None,
+        threads_per_worker: int | None = None,
+        processes: bool = True,
+        memory_limit: str | float | None = "auto",
+        *,
+        host: str | None = None,
+        port: int = 0,
+        interface: str | None = None,
+        protocol: str | None = None,
+        secret: str | bytes | None = None,
+        insecure: bool = False,
+        scheduler_file: str | None = None,
+        idle_timeout: str | float | None = None,
+        collision_policy: Policy | None = None,
+        resources: dict[str, float] | None = None,
+        local_directory: str | None = None,
+        death_timeout: str | float | None = None,
+        name: str = "worker",
+        silence_logs: str | bool = "warning",
+        asynchronous: bool = False,
+    ) -> None:
+        self.asynchronous = asynchronous
+        self.status = "new"
+        protocol = protocol or ("tcp" if processes else "inproc")
+        if secret is None and protocol != "inproc":
+            secret = secrets.token_hex(32)
+        self.scheduler = Scheduler(
+            host or (None if interface else "127.0.0.1"),
+            port,
+            protocol=protocol,
+            interface=interface,
+            secret=secret,
+            insecure=insecure,
+            scheduler_file=scheduler_file,
+            idle_timeout=idle_timeout,
+            collision_policy=collision_policy,
+        )
+        options = {
+            "memory_limit": memory_limit,
+            "resources": resources,
+            "local_directory": local_directory,
+            "death_timeout": death_timeout,
+        }
+        count, threads = sizes(n_workers, threads_per_worker, processes)
+        options = {key: value for key, value in options.items() if value is not None}
+        self.worker_options: dict[str, dict[str, Any]] = {
+            f"{name}-{i}": {"name": f"{name}-{i}", "nthreads": threads, **options}
+            for i in range(count)
+        }
+        self._stack = contextlib.AsyncExitStack()
+        self._processes: WorkerProcesses | None = None
+        if processes:
+            self._processes = WorkerProcesses(
+                None if silence_logs is False else str(silence_logs)
+            )
+        self._loop_thread: LoopThread | None = None
+        if not asynchronous:
+            self._loop_thread = LoopThread("raddle-local-cluster")
+            try:
+                self._run(self._start())
+            except BaseException:
+                self._loop_thread.stop()
+                raise
+            _open.add(self)
+
+    @property
+    def scheduler_address(self) -> str:
+        """Where clients connect."""
+        return self.scheduler.address
+
+    @property
+    def secret(self) -> bytes | None:
+        """What clients must know, if anything."""
+        return self.scheduler.secret
+
+    @property
+    def workers(self) -> dict[str, str]:
+        """The addresses of the workers that are connected, by name."""
+        return {
+            w.name: w.address for w in tuple(self.scheduler.machine.workers.values())
+        }
+
+    def __repr__(self) -> str:
+        threads = sum(o["nthreads"] for o in self.worker_options.values())
+        return (
+            f"<LocalCluster {self.scheduler_address} ({self.status}): "
+            f"{len(self.worker_options)} workers, {threads} threads>"
+        )
+
+    # Start and end, on the event loop
+
+    async def _start(self) -> None:
+        self.status = "starting"
+        try:
+            if self._processes is None:
+                await self._start_objects()
+            else:
+                await self._start_processes(self._processes)
+        except BaseException:
+            await self._end()
+            raise
+        self.status = "running"
+        # A client may shut the cluster down.
+        self._watch = asyncio.ensure_future(self._end_with_scheduler())
+
+    async def _start_objects(self) -> None:
+        from raddle.worker.server import Worker
+
+        await self.scheduler.start()
+        workers = [
+            Worker(self.scheduler.address, secret=self.secret, **options)
+            for options in self.worker_options.values()
+        ]
+        entered = (self._stack.enter_async_context(worker) for worker in workers)
+        await asyncio.gather(*entered)
+
+    async def _start_processes(self, processes: WorkerProcesses) -> None:
+        processes.attach()
+        self.scheduler.exit_code = processes.exit_code
+        await self.scheduler.start()
+        for name, options in self.worker_options.items():
+            common = {"scheduler_address": self.scheduler.address}
+            processes.start(name, common | options, self.secret)
+        arrived = asyncio.ensure_future(
+            self.scheduler.wait_for_workers(len(self.worker_options))
+        )
+        failed = asyncio.ensure_future(processes.any_ended())
+        try:
+            await asyncio.wait(
+                (arrived, failed),
+                timeout=START_SECONDS_MAX,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not arrived.done():
+                found = [f"{n}: {told(c)}" for n, c in processes.codes.items()]
+                why = ", ".join(found) or f"not there after {START_SECONDS_MAX:g} s"
+                msg = f"a worker process did not start ({why}); its output says more"
+                raise StartError(msg)
+        finally:
+            arrived.cancel()
+            failed.cancel()
+
+    async def _end_with_scheduler(self) -> None:
+        await self.scheduler.finished()
+        await self._end()
+
+    async def _end(self) -> None:
+        if self.status == "closed":
+            return
+        self.status = "closed"
+        # Objects end by the stack, processes when the scheduler tells them to.
+        await self._stack.aclose()
+        await self.scheduler.close("the local cluster closed")
+        if self._processes is not None:
+            await self._processes.close()
+
+    # Two faces
+
+    def __enter__(self) -> Self:
+        if self.asynchronous:
+            msg = "this cluster is asynchronous: use `async with`"
+            raise TypeError(msg)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        if self.status == "new":
+            await self._start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._end()
+
+    def close(self, timeout: float | None = None) -> Any:
+        """End workers and scheduler; a coroutine if the cluster is asynchronous.
+
+        Raises TimeoutError after ``timeout`` seconds; the end goes on by itself.
+        """
+        if self.asynchronous:
+            return self._end()
+        _open.discard(self)
+        if self._loop_thread is not None:
+            self._run(self._end(), timeout)
+            self._loop_thread.stop()
+            self._loop_thread = None
+        return None
+
+    def _run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        assert self._loop_thread is not None
+        loop = self._loop_thread.loop
+        return asyncio.run_coroutine_threadsafe(work, loop).result(timeout)
+
+
+def sizes(
+    n_workers: int | None, threads: int | None, processes: bool
+) -> tuple[int, int]:
+    """How many workers, with how many threads each (see :class:`LocalCluster`)."""
+    cores = cpu_count()
+    if n_workers is None and threads is None:
+        return shares(cores) if processes else (1, cores)
+    if n_workers is None:
+        assert threads is not None
+        n_workers = max(1, cores // threads) if processes else 1
+    return n_workers, threads or max(1, cores // max(1, n_workers))
+
+
+# Clusters that a program forgot to close end in order when it does.
+_open: weakref.WeakSet[LocalCluster] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for cluster in tuple(_open):
+        with contextlib.suppress(TimeoutError):
+            cluster.close(EXIT_SECONDS_MAX)

@@ -1,0 +1,97 @@
+"""How one worker lives in a process of its own, from options to exit code.
+
+Exit code 0: somebody wanted it to end. 1: it could not start, or its scheduler
+vanished for longer than the death-timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+import signal
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from raddle.protocol.errors import StartError
+from raddle.protocol.log import setup_logging
+from raddle.protocol.node import lifecycle
+
+from .server import Worker
+
+NAME = "raddle worker"
+CHILD_SIGNALS = (signal.SIGTERM,)
+"""What ends a child. Its parent gets Ctrl-C from the terminal too, and decides."""
+
+
+def run(options: dict[str, Any], log_level: str | None = None) -> int:
+    """Run a worker in this process until it ends; returns the exit code.
+
+    ``options`` are the arguments of :class:`Worker`, and ``ports``: the ports to try
+    instead of ``port``.
+    """
+    setup_logging(log_level)
+    return lifecycle.run(_main(options), name=NAME)
+
+
+def run_child(options: dict[str, Any], log_level: str | None, lifeline: int) -> int:
+    """As :func:`run`, in a process just forked, which ends when ``lifeline`` does."""
+    # The children must not all draw the same numbers.
+    random.seed()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    setup_logging(log_level)
+    return lifecycle.run(
+        _main(options), name=NAME, signals=CHILD_SIGNALS, lifeline=lifeline
+    )
+
+
+def _main(options: dict[str, Any]) -> lifecycle.Main:
+    async def main(stop: asyncio.Event) -> int:
+        ports = options.pop("ports", None)
+        if ports is not None:
+            options["port"] = free_port(options.get("host") or "", ports)
+        worker = Worker(**options)
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            await _first(stopped, worker.start())
+            if not stop.is_set():
+                await _first(stopped, worker.finished())
+        finally:
+            stopped.cancel()
+            await worker.close()
+        return 0
+
+    return main
+
+
+def free_port(host: str, ports: Sequence[int]) -> int:
+    """The first of the ports that is free now (0: any); StartError if none is."""
+    for port in ports:
+        if port == 0 or _is_free(host, port):
+            return port
+    msg = f"no port is free among {', '.join(map(str, ports))}"
+    raise StartError(msg)
+
+
+def _is_free(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            # What else is wrong with the host is told when it is listened on.
+            return error.errno != errno.EADDRINUSE
+    return True
+
+
+async def _first(stopped: asyncio.Future[Any], work: Any) -> None:
+    """Wait for ``work``, or give it up when ``stopped``; raises what it raised."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+    else:
+        task.cancel()
+        await asyncio.wait((task,))
