@@ -74,28 +74,17 @@ def get(key: str, default: Any = _MISSING) -> Any:
         ConfigError: the value's type is wrong, or there is no such key.
 
     """
-    _warn_of_unknown_keys()
-    own_default = DEFAULTS.get(key, default)
-    if own_default is _MISSING:
-        msg = f"{ROOT}.{key}: there is no such setting{_nearest(key)}"
-        raise ConfigError(msg)
-    name = f"{ROOT}.{key}"
-    value = dask.config.get(name, own_default)
-    if key in ALIASES and value == own_default:
-        theirs = _set_by_user(ALIASES[key])
-        if theirs is not _MISSING:
-            name, value = ALIASES[key], theirs
-    return _checked(value, own_default, name)
+    return _look_up(key, default)[0]
 
 
 def get_seconds(key: str) -> float:
     """The value of ``key`` as a duration; ConfigError if it is none."""
-    return parse_seconds(get(key), f"{ROOT}.{key}")
+    return parse_seconds(*_look_up(key))
 
 
 def get_bytes(key: str) -> int:
     """The value of ``key`` as a size; ConfigError if it is none."""
-    return parse_bytes(get(key), f"{ROOT}.{key}")
+    return parse_bytes(*_look_up(key))
 
 
 def get_text(key: str) -> str | None:
@@ -114,6 +103,23 @@ def get_text(key: str) -> str | None:
         f"{ROOT}.{key}: put the value in quotes, it was read as {type(value).__name__}"
     )
     raise ConfigError(msg)
+
+
+def _look_up(key: str, default: Any = _MISSING) -> tuple[Any, str]:
+    """The value of ``key``, and the full name of the key that it came from."""
+    _warn_of_unknown_keys()
+    own_default = DEFAULTS.get(key, default)
+    name = f"{ROOT}.{key}"
+    if own_default is _MISSING:
+        msg = f"{name}: there is no such setting{_nearest(key)}"
+        raise ConfigError(msg)
+    value = dask.config.get(name, own_default)
+    if value == own_default:
+        theirs = _set_by_user(ALIASES[key]) if key in ALIASES else _MISSING
+        if theirs is _MISSING:
+            return value, name
+        name, value = ALIASES[key], theirs
+    return _checked(value, own_default, name), name
 
 
 def _set_by_user(name: str) -> Any:
@@ -141,23 +147,28 @@ def _checked(value: Any, default: Any, name: str) -> Any:
 
 # Warnings about keys that do nothing.
 
+_SECTIONS = sorted({tuple(key.split(".")[:-1]) for key in DEFAULTS} - {()})
 _warned: set[str] = set()
 _last_count = -1
 
 
-def _count(tree: Mapping[Any, Any]) -> int:
+def _count(tree: dict[Any, Any]) -> int:
+    """How many keys there are beside each other in the sections that exist."""
     total = len(tree)
-    for value in tree.values():
-        if isinstance(value, Mapping):
-            total += _count(value)
+    for path in _SECTIONS:
+        section: Any = tree
+        for name in path:
+            section = section.get(name) if type(section) is dict else None
+        if type(section) is dict:
+            total += len(section)
     return total
 
 
 def _warn_of_unknown_keys() -> None:
     """Warn of each unknown key once; cheap while the number of keys stays."""
     global _last_count
-    tree = dask.config.get(ROOT, {})
-    if not isinstance(tree, Mapping):
+    tree = dask.config.config.get(ROOT, {})
+    if not isinstance(tree, dict):
         msg = f"{ROOT}: should hold settings by name, not {tree!r}"
         raise ConfigError(msg)
     count = _count(tree)
@@ -168,7 +179,7 @@ def _warn_of_unknown_keys() -> None:
         if key not in DEFAULTS and key not in _warned:
             _warned.add(key)
             msg = f"{ROOT}.{key}{_origin(key)}: there is no such setting{_nearest(key)}"
-            warnings.warn(msg, ConfigWarning, stacklevel=3)
+            warnings.warn(msg, ConfigWarning, stacklevel=4)
 
 
 def _nearest(key: str) -> str:
@@ -226,8 +237,8 @@ def parse_seconds(value: Any, name: str = "duration") -> float:
         ConfigError: it is not a duration; ``name`` says which value of the user.
 
     """
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
+    if isinstance(value, timedelta) and value >= timedelta(0):
+        return value.total_seconds()
     return _quantity(value, _SECONDS, name, "a duration such as '5s' or '500 ms'")
 
 

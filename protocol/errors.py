@@ -80,6 +80,8 @@ class RemoteError(RaddleError):
         self.type_name = type_name
         self.text = text
         self.traceback_text = traceback_text
+        if traceback_text:
+            self.add_note(f"Remote traceback:\n{traceback_text.rstrip()}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.type_name, self.text, self.traceback_text)
@@ -133,14 +135,20 @@ class WireError(RaddleError):
     fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        given = dict(zip(self.fields, values, strict=False)) | named
-        missing = set(self.fields) ^ set(given)
-        if missing or len(values) > len(self.fields):
-            msg = f"{type(self).__name__} takes {self.fields}, got {sorted(given)}"
+        given = [*self.fields[: len(values)], *named]
+        if len(values) > len(self.fields) or sorted(given) != sorted(self.fields):
+            msg = (
+                f"{type(self).__name__} takes {self.fields}, got {len(values)} "
+                f"values and {sorted(named)}"
+            )
             raise TypeError(msg)
-        for name in self.fields:
-            setattr(self, name, given[name])
+        for name, value in (*zip(self.fields, values, strict=False), *named.items()):
+            setattr(self, name, self.kept(name, value))
         super().__init__(self.describe())
+
+    def kept(self, name: str, value: Any) -> Any:  # noqa: ARG002 (for subclasses)
+        """What field ``name`` holds of a value that may come from the wire."""
+        return value
 
     def describe(self) -> str:
         """The sentence that ``str(error)`` shows."""
@@ -161,10 +169,11 @@ class RunSpecCollisionError(WireError, RuntimeError):
     records: tuple[CollisionRecord, ...]
     total: int
 
-    def __init__(self, *values: Any, **named: Any) -> None:
-        given = dict(zip(self.fields, values, strict=False)) | named
-        given["records"] = tuple(CollisionRecord._make(r) for r in given["records"])
-        super().__init__(**given)
+    def kept(self, name: str, value: Any) -> Any:
+        """Records come from the wire as plain tuples."""
+        if name == "records":
+            return tuple(CollisionRecord._make(record) for record in value)
+        return value
 
     def describe(self) -> str:
         """Name the first colliding key, how many there are, and the remedies."""
@@ -283,6 +292,11 @@ def from_wire(pair: WirePair) -> RaddleError:
     """Rebuild what :func:`to_wire` took apart; an unknown class stays readable."""
     name, values = pair
     cls = WIRE_ERRORS.get(name)
-    if cls is None or len(values) != len(cls.fields):
-        return RemoteError(name, ", ".join(map(repr, values)))
-    return cls(*values)
+    try:
+        if cls is not None:
+            return cls(*values)
+    except (TypeError, ValueError, AttributeError) as error:
+        why = f" (unreadable here: {error})"
+    else:
+        why = ""
+    return RemoteError(name, ", ".join(map(repr, values)) + why)

@@ -22,7 +22,12 @@ _inputs = threading.local()
 
 def input_value(index: int) -> Any:
     """The value of input number ``index`` of the payload that is being loaded."""
-    return _inputs.values[index]
+    values: Sequence[Any] = getattr(_inputs, "values", ())
+    try:
+        return values[index]
+    except IndexError:
+        msg = f"input {index} of {len(values)} bound inputs"
+        raise IndexError(msg) from None
 
 
 # Two bytes in each pickled reference instead of a module and function name; the

@@ -32,7 +32,9 @@ _NUMBER = re.compile(r"\d+\Z")
 @lru_cache(maxsize=10_000)
 def _group_of_text(text: str) -> str:
     """The leading words of a key's text, without its token and counters."""
-    words = text.strip("()'\" ").split("-")
+    if text.startswith("("):  # a tuple key as text: its first element counts
+        text = text.strip("()'\" ").partition(",")[0]
+    words = text.strip("'\" ").split("-")
     kept = [words[0]]
     for word in words[1:]:
         if _HEX.match(word) or _NUMBER.match(word):

@@ -7,7 +7,9 @@ element of a list); the error should name that place and not only the whole.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import getclosurevars
 from itertools import islice
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -18,11 +20,14 @@ CHILDREN_MAX = 100
 
 def blame(obj: Any, what: str, error: BaseException) -> str:
     """The sentence for an object that cannot be pickled."""
-    where, culprit = _culprit(obj)
+    try:
+        where, culprit = _culprit(obj)
+    except Exception as broken:  # noqa: BLE001 (what users' containers raise)
+        where, culprit = f"a place that cannot be searched ({type_name(broken)})", obj
     inside = f", at {where}: {type_name(culprit)}" if where else ""
     return (
         f"cannot pickle {what or 'a value'} of type {type_name(obj)}{inside}: "
-        f"{type(error).__name__}: {error}"
+        f"{type(error).__name__}: {message_of(error)}"
     )
 
 
@@ -38,6 +43,14 @@ def remedy(error: BaseException) -> str:
     return ""
 
 
+def message_of(error: BaseException) -> str:
+    """``str(error)``, or that it cannot be had."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 (a user's __str__)
+        return f"(its message is unreadable: {type(broken).__name__})"
+
+
 def type_name(obj: Any) -> str:
     """The qualified name of ``obj``'s type, without ``builtins``."""
     cls = type(obj)
@@ -47,8 +60,8 @@ def type_name(obj: Any) -> str:
 
 
 def _picklable(obj: Any) -> bool:
-    try:
-        cloudpickle.dumps(obj)
+    try:  # the callback keeps pickle from copying long buffers
+        cloudpickle.dumps(obj, buffer_callback=id)
     except Exception:  # noqa: BLE001 (whatever a __reduce__ raises)
         return False
     return True
@@ -72,10 +85,10 @@ def _children(obj: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{i}]", child) for i, child in enumerate(obj))
     elif isinstance(obj, dict):
         yield from ((f"[{k!r:.40}]", child) for k, child in obj.items())
-    elif hasattr(obj, "__closure__") and obj.__closure__:
-        names = obj.__code__.co_freevars
-        cells = zip(names, obj.__closure__, strict=True)
-        yield from ((f".<closure>.{n}", c.cell_contents) for n, c in cells)
+    elif isinstance(obj, FunctionType):
+        cells = getclosurevars(obj)
+        yield from ((f".<closure>.{n}", value) for n, value in cells.nonlocals.items())
+        yield from ((f".<global>.{n}", value) for n, value in cells.globals.items())
     elif not isinstance(obj, type):
         state = getattr(obj, "__dict__", None) or {}
         yield from ((f".{name}", child) for name, child in state.items())

@@ -20,7 +20,7 @@ import cloudpickle
 from tblib import Traceback
 
 from ..errors import RaddleError, RemoteError, from_wire
-from .blame import type_name
+from .blame import message_of, type_name
 from .pickles import PROTOCOL, Buffers, loads
 
 TEXT_MAX = 10_000
@@ -44,7 +44,10 @@ def dump_exception(error: BaseException) -> ErrorPair:
     inner, buffers = _pickled(error, {})
     if not inner:
         hopeless = [e for e in _chain(error) if not _pickled(e, {}, links=False)[0]]
-        inner, buffers = _pickled(error, {id(e): _stand_in(e) for e in hopeless})
+        stand_ins = {id(e): _stand_in(e) for e in hopeless}
+        inner, buffers = _pickled(error, stand_ins)
+        if not inner:  # the chain is longer than pickle can recurse
+            inner, buffers = _pickled(error, stand_ins, links=False)
     texts = type_name(error), _text(error), _formatted(error)
     return "", (pickle.dumps((*texts, inner), PROTOCOL), *buffers)
 
@@ -134,16 +137,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(reduced, str):
             return reduced
         make, args, state, items, pairs, setter = reduced
-        links: tuple[Any, ...] = ()
-        if self.links:
-            links = (
-                error.__cause__,
-                error.__context__,
-                error.__suppress_context__,
-                error.__traceback__,
-                getattr(error, "__notes__", None),
-            )
-        return make, args, (setter, state, links), items, pairs, _restore
+        notes = getattr(error, "__notes__", None)
+        cause, context = error.__cause__, error.__context__
+        if not self.links and (cause or context):
+            cause = context = None
+            notes = [*(notes or ()), "(what caused it could not be sent along)"]
+        suppress, tb = error.__suppress_context__, error.__traceback__
+        rest = setter, state, (cause, context, suppress, tb, notes)
+        return make, args, rest, items, pairs, _restore
 
 
 def _reduce(error: BaseException) -> Any:
@@ -196,14 +197,13 @@ def _restore(
         # With __slots__ the state is a pair of dicts (object.__getstate__).
         for part in state if type(state) is tuple else (state,):
             error.__setstate__(part)
-    if links:
-        cause, context, suppress, tb, notes = links
-        error.__cause__ = cause
-        error.__context__ = context
-        error.__suppress_context__ = suppress
-        error.__traceback__ = tb
-        if notes is not None:
-            error.__notes__ = notes
+    cause, context, suppress, tb, notes = links
+    error.__cause__ = cause
+    error.__context__ = context
+    error.__suppress_context__ = suppress
+    error.__traceback__ = tb
+    if notes is not None:
+        error.__notes__ = notes
 
 
 Entry = tuple[str, str, int, dict[str, Any]]
@@ -224,23 +224,29 @@ def _stack(tb: TracebackType | None) -> list[Entry]:
 
 
 def _as_traceback(entries: list[Entry]) -> TracebackType | None:
-    """A traceback that prints like the one of :func:`_stack`."""
+    """A traceback that prints like the one of :func:`_stack`.
+
+    The frames run a stub, hence the place within the line is unknown: without an
+    instruction, no carets are printed under the wrong words.
+    """
     linked: dict[str, Any] | None = None
     for filename, name, line, module in reversed(entries):
         code = {"co_filename": filename, "co_name": name}
         frame = {"f_code": code, "f_globals": module, "f_lineno": line}
         linked = {"tb_frame": frame, "tb_lineno": line, "tb_next": linked}
-    if linked is None:
-        return None
-    tb: TracebackType | None = Traceback.from_dict(linked).as_traceback()
+    stubs: list[TracebackType] = []
+    current: Any = linked and Traceback.from_dict(linked).as_traceback()
+    while current is not None:
+        stubs.append(current)
+        current = current.tb_next
+    tb: TracebackType | None = None
+    for stub in reversed(stubs):
+        tb = TracebackType(tb, stub.tb_frame, -1, stub.tb_lineno)
     return tb
 
 
 def _text(error: BaseException) -> str:
-    try:
-        return _shortened(str(error), TEXT_MAX)
-    except Exception as broken:  # noqa: BLE001 (a user's __str__)
-        return f"(its message is unreadable: {type(broken).__name__})"
+    return _shortened(message_of(error), TEXT_MAX)
 
 
 def _formatted(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from cloudpickle.cloudpickle import _PICKLE_BY_VALUE_MODULES as _BY_VALUE
 
 from ..core.messages.base import Frames
 from ..errors import SerializationError
-from .blame import blame, remedy
+from .blame import blame, message_of, remedy
 
 PROTOCOL = 5
 INBAND_MAX = 32 * 1024
@@ -119,8 +119,9 @@ def loads(frames: Frames, what: str = "") -> Any:
             return _unpickle(frames[0])
         return _unpickle(frames[0], buffers=frames[1:])
     except Exception as error:
-        msg = f"cannot unpickle {what or 'a value'}: {type(error).__name__}: {error}"
-        raise SerializationError(msg + remedy(error)) from error
+        said = f"{type(error).__name__}: {message_of(error)}"
+        msg = f"cannot unpickle {what or 'a value'}: {said}{remedy(error)}"
+        raise SerializationError(msg) from error
 
 
 def nbytes_of(frames: Frames) -> int:
