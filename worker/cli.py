@@ -6,6 +6,7 @@ signals to them.
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import time
@@ -202,8 +203,8 @@ def parse_ports(text: str, nworkers: int) -> list[int]:
     ports: list[int] = []
     try:
         for part in text.split(","):
-            first, _, last = part.partition(":")
-            ports += range(int(first), int(last or first) + 1)
+            first, colon, last = part.partition(":")
+            ports += range(int(first), int(last if colon else first) + 1)
     except ValueError:
         ports = []
     if ports == [0]:
@@ -226,10 +227,13 @@ def parse_resources(text: str) -> dict[str, float]:
     """
     resources = {}
     for item in text.replace(",", " ").split():
-        name, _, amount = item.partition("=")
+        name, _, value = item.partition("=")
         try:
-            resources[name] = float(amount)
+            amount = float(value)
         except ValueError:
+            amount = -1.0
+        if not name or not 0 <= amount < math.inf:
             msg = f"--resources {item}: write NAME=NUMBER, as in 'GPU=2 MEM=10e9'"
-            raise ConfigError(msg) from None
+            raise ConfigError(msg)
+        resources[name] = amount
     return resources

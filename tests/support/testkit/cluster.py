@@ -1,0 +1,183 @@
+"""Small clusters with real parts: in this process, and by the commands.
+
+A cluster of processes leaves a folder of logs; when it ends, an unexpected error in
+one of them fails the test.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from raddle import Scheduler, Worker
+from testkit.polling import eventually
+
+# What no process may print, whatever the test does to it.
+BUGS = re.compile(r"internal error|Traceback \(most recent call last\)")
+
+
+@dataclass
+class Cluster:
+    """A scheduler and its workers on the event loop of the test."""
+
+    scheduler: Scheduler
+    workers: list[Worker]
+
+    @property
+    def address(self) -> str:
+        return self.scheduler.address
+
+
+@asynccontextmanager
+async def cluster(
+    n_workers: int = 2, nthreads: int = 1, *, protocol: str = "tcp", **options: Any
+) -> AsyncIterator[Cluster]:
+    """A scheduler and workers named w0, w1, ... on the running event loop.
+
+    ``options`` are the scheduler's.
+    """
+    async with (
+        Scheduler(protocol=protocol, **options) as scheduler,
+        AsyncExitStack() as stack,
+    ):
+        workers = [
+            Worker(
+                scheduler.address,
+                name=f"w{i}",
+                nthreads=nthreads,
+                secret=scheduler.secret,
+            )
+            for i in range(n_workers)
+        ]
+        for worker in workers:
+            await stack.enter_async_context(worker)
+        yield Cluster(scheduler, workers)
+
+
+class Process:
+    """One ``raddle`` command under test; its output goes to a file."""
+
+    def __init__(self, log: Path, *arguments: str, **environment: str) -> None:
+        self.log_path = log
+        self.arguments = arguments
+        with log.open("wb") as output:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "raddle", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **environment},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def log(self) -> str:
+        """All that it has printed."""
+        return self.log_path.read_text(errors="replace")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.log.splitlines()
+
+    def says(self, pattern: str) -> re.Match[str]:
+        """Wait until its output matches; the match."""
+        eventually(lambda: self._found(pattern) or self.popen.poll() is not None)
+        found = self._found(pattern)
+        assert found, f"no {pattern!r} in {self.arguments}, which said:\n{self.log}"
+        return found
+
+    def _found(self, pattern: str) -> re.Match[str] | None:
+        return re.search(pattern, self.log)
+
+    def signal(self, signum: signal.Signals) -> None:
+        self.popen.send_signal(signum)
+
+    def wait(self) -> int:
+        """Its exit code."""
+        return self.popen.wait(30)
+
+    def end(self, signum: signal.Signals = signal.SIGTERM) -> int:
+        """End it by a signal; its exit code."""
+        if self.popen.poll() is None:
+            self.signal(signum)
+        return self.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.popen.poll() is None:
+            self.signal(signal.SIGTERM)
+            try:
+                self.wait()
+            except subprocess.TimeoutExpired:
+                self.popen.kill()
+                self.popen.wait()
+                if kind is None:
+                    raise
+        assert kind or not BUGS.search(self.log), self.log
+
+
+@dataclass
+class ProcessCluster:
+    """A scheduler process and worker processes, as on several machines."""
+
+    folder: Path
+    scheduler: Process
+    address: str
+    workers: dict[str, Process] = field(default_factory=dict)
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def scheduler_file(self) -> str:
+        return str(self.folder / "scheduler.json")
+
+    def start_worker(self, name: str, *arguments: str) -> Process:
+        """One more ``raddle worker``; wait with ``says`` or the client's means."""
+        process = self.stack.enter_context(
+            Process(
+                self.folder / f"{name}.log",
+                "worker",
+                "--scheduler-file",
+                self.scheduler_file,
+                "--name",
+                name,
+                *arguments,
+            )
+        )
+        self.workers[name] = process
+        return process
+
+
+@contextmanager
+def process_cluster(
+    folder: Path, n_workers: int = 2, nthreads: int = 1, *arguments: str
+) -> Iterator[ProcessCluster]:
+    """``raddle scheduler`` with ``arguments``, and ``raddle worker`` w0, w1, ..."""
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(
+            Process(
+                folder / "scheduler.log",
+                "scheduler",
+                "--port",
+                "0",
+                "--scheduler-file",
+                str(folder / "scheduler.json"),
+                *arguments,
+            )
+        )
+        address = scheduler.says(r"scheduler at (\S+)")[1]
+        made = ProcessCluster(folder, scheduler, address, stack=stack)
+        eventually(Path(made.scheduler_file).exists)
+        for i in range(n_workers):
+            made.start_worker(f"w{i}", "--nthreads", str(nthreads))
+        yield made
