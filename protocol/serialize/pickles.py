@@ -14,6 +14,7 @@ from typing import Any
 import cloudpickle
 from cloudpickle.cloudpickle import _PICKLE_BY_VALUE_MODULES as _BY_VALUE
 
+from ..core.frames import allocate
 from ..core.messages.base import Frames
 from ..errors import SerializationError
 from .blame import blame, message_of, remedy
@@ -130,11 +131,20 @@ def nbytes_of(frames: Frames) -> int:
 
 
 def copy_frames(frames: Frames) -> Frames:
-    """The same frames in memory of their own, writable; the pickle is shared.
+    """The same frames in writable memory of their own; only bytes objects are shared.
 
     For frames that stay in this process: a value loaded from them must not share
-    memory with the value they were dumped from.
+    memory with the value they were dumped from, nor change when that one does.
     """
     if len(frames) == 1 and type(frames[0]) is bytes:
         return frames
-    return bytes(frames[0]), *(memoryview(bytearray(f)) for f in frames[1:])
+    return bytes(frames[0]), *map(_copied, frames[1:])
+
+
+def _copied(frame: bytes | bytearray | memoryview) -> bytes | memoryview:
+    view = memoryview(frame)
+    if type(view.obj) is bytes and len(view.obj) == view.nbytes:
+        return frame if type(frame) is bytes else view
+    copy = allocate(view.nbytes)
+    copy[:] = view
+    return copy

@@ -190,8 +190,9 @@ def test_dataframes_come_back(dtype: Any) -> None:
     pd.testing.assert_frame_equal(loads(frames), frame)
 
 
-def test_copies_share_no_memory_with_the_value() -> None:
-    array = np.zeros(LONG, "u1")
+@pytest.mark.parametrize("size", [LONG, 10_000_000])
+def test_copies_share_no_memory_with_the_value(size: int) -> None:
+    array = np.zeros(size, "u1")
     frames = dumps({"a": array})
     copied = copy_frames(frames)
     array[:] = 9
@@ -206,6 +207,26 @@ def test_copies_of_a_lone_pickle_are_the_pickle() -> None:
     assert copy_frames(frames) is frames
     received = (memoryview(bytearray(frames[0])),)
     assert copy_frames(received) == frames
+
+
+def test_copies_share_what_cannot_change() -> None:
+    value = bytes(10_000_000)
+    tracemalloc.start()
+    try:
+        copied = copy_frames(dumps(value))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+    assert loads(copied) == value
+    assert type(copy_frames((b"", memoryview(bytes(100))[:50]))[1].obj) is bytearray
+
+
+def test_copies_of_a_changing_bytearray_are_separate() -> None:
+    value = bytearray(LONG)
+    copied = copy_frames(dumps(value))
+    value[:] = b"x" * LONG
+    assert loads(copied) == bytes(LONG)
 
 
 # cloudpickle, where pickle would fail or say what means nothing elsewhere.
