@@ -13,7 +13,7 @@ import socket
 from collections import deque
 from typing import Any, Protocol
 
-from ..core.codec import Bytes
+from ..core.codec import Bytes, Encoder
 from ..core.frames import BatchReader, Limits, encode_batch, encode_farewell
 from ..errors import ProtocolError
 from .address import format_tcp
@@ -52,7 +52,7 @@ class TcpLink(Link, asyncio.BufferedProtocol):
     """A link over a TCP socket; ``opening`` performs its handshake."""
 
     __slots__ = (
-        "_drainers", "_limits", "_linger", "_paused", "_queue", "_queued", "_reader",
+        "_drainers", "_encoder", "_limits", "_linger", "_paused", "_queue", "_queued", "_reader",
         "established", "opening", "transport",
     )  # fmt: skip
 
@@ -61,6 +61,7 @@ class TcpLink(Link, asyncio.BufferedProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
         super().__init__(loop)
         self._limits = limits
+        self._encoder = Encoder()
         self.opening: Opening | None = None
         self.established = False
         """The handshake succeeded, and the owner has been told."""
@@ -172,7 +173,8 @@ class TcpLink(Link, asyncio.BufferedProtocol):
             return
         try:
             for i in range(0, len(messages), BATCH_MAX):
-                for buffer in encode_batch(messages[i : i + BATCH_MAX]):
+                batch = messages[i : i + BATCH_MAX]
+                for buffer in encode_batch(batch, self._encoder):
                     self._queue.append(buffer)
                     self._queued += len(buffer)
         except ProtocolError as error:

@@ -10,7 +10,7 @@ the business of whoever handles the message. Arrays arrive as tuples, buffers as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import index
 from types import NoneType, UnionType
 from typing import (
@@ -27,7 +27,8 @@ from typing import (
 import msgpack
 
 from ..errors import ProtocolError
-from .messages import MESSAGES, Message
+from .messages import MESSAGES, Frames, Message
+from .messages.client import GraphTask
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 """What can be written to a connection."""
@@ -40,6 +41,7 @@ EXT_RAW = 1
 EXT_INT = 2
 """Ext code of an int beyond 64 bits: signed little-endian bytes."""
 
+_KEPT_MAX = 32 * 1024
 _SKIP_MIN = 16 * 1024
 _SIGNATURES_MAX = 256
 _PLAIN = frozenset({str, int, float, bool, NoneType})
@@ -58,12 +60,10 @@ class Shape(NamedTuple):
     """What decoding demands of one message class.
 
     ``fields`` pairs each name with the types that it may have (None: any).
-    ``carriers`` are the positions that can hold buffers.
     """
 
     cls: type[Any]
     fields: tuple[tuple[str, frozenset[type] | None], ...]
-    carriers: tuple[int, ...]
 
 
 def _accepted(annotation: Any) -> frozenset[type] | None:
@@ -81,32 +81,24 @@ def _accepted(annotation: Any) -> frozenset[type] | None:
     return frozenset({origin or annotation})
 
 
-def _may_carry(annotation: Any) -> bool:
-    """Whether values of this type can hold buffers (``Frames``, or anything)."""
-    if annotation is Any or annotation is object:
-        return True
-    if get_origin(annotation) is dict:
-        return False
-    return any(_may_carry(part) for part in get_args(annotation))
-
-
 def shape_of(cls: type[Any]) -> Shape:
     """Derive the demands on a message class from its annotations."""
     hints = get_type_hints(cls)
-    names: tuple[str, ...] = cls._fields
-    fields = tuple((name, _accepted(hints[name])) for name in names)
-    carriers = tuple(i for i, name in enumerate(names) if _may_carry(hints[name]))
-    return Shape(cls, fields, carriers)
+    return Shape(cls, tuple((name, _accepted(hints[name])) for name in cls._fields))
 
 
 SHAPES: dict[int, Shape] = {op: shape_of(cls) for op, cls in MESSAGES.items()}
-_CARRIERS = {s.cls: s.carriers for s in SHAPES.values() if s.carriers}
 # Signatures (types of op and fields) that passed the check, so that the check of
 # the next alike message is one set look-up. The class and how much to keep of it:
 _Entry = tuple[type[Any], int, set[tuple[type, ...]]]
 _TABLE: dict[int, _Entry] = {
     op: (shape.cls, len(shape.fields) + 1, set()) for op, shape in SHAPES.items()
 }
+
+# Where buffers can be. Most messages are small, and finding that nothing in them
+# is big must cost less than packing them, hence one check per field that can hold
+# buffers, made from its annotation.
+_Check = Callable[[Any], bool]
 
 
 def _holds_big(values: Iterable[Any]) -> bool:
@@ -128,6 +120,9 @@ def _holds_big(values: Iterable[Any]) -> bool:
 
 def _is_big(value: Any) -> bool:
     """As :func:`_holds_big`, for one value of a rarer type."""
+    checks = _CHECKS.get(type(value))
+    if checks is not None:
+        return any(check(value[i]) for i, check in checks)
     if isinstance(value, memoryview):
         return value.nbytes >= RAW_MIN
     if isinstance(value, bytearray):
@@ -137,6 +132,54 @@ def _is_big(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return _holds_big(value)
     return isinstance(value, Raw)
+
+
+def _holds_big_at(position: int) -> _Check:
+    """The check of ``tuple[tuple[..., Frames, ...], ...]``."""
+
+    def check(items: Any) -> bool:
+        for item in items:
+            frames = item[position]
+            if frames is not None and _holds_big(frames):
+                return True
+        return False
+
+    return check
+
+
+def _may_carry(annotation: Any) -> bool:
+    """Whether values of this type can hold buffers (``Frames``, or anything)."""
+    if annotation is Any or annotation is object:
+        return True
+    if get_origin(annotation) is dict:
+        return False
+    return any(_may_carry(part) for part in get_args(annotation))
+
+
+def _check_of(annotation: Any) -> _Check | None:
+    """How to see whether a field of this type holds a big buffer; None: it cannot."""
+    if not _may_carry(annotation):
+        return None
+    if annotation == Frames | None:
+        return _holds_big
+    if get_origin(annotation) is tuple:
+        item, *more = get_args(annotation)
+        parts = get_args(item)
+        if more == [...] and parts:
+            carriers = [i for i, part in enumerate(parts) if _may_carry(part)]
+            if len(carriers) == 1 and parts[carriers[0]] in {Frames, Frames | None}:
+                return _holds_big_at(carriers[0])
+        return _holds_big
+    return lambda value: _holds_big((value,))
+
+
+def _checks_of(cls: type[Any]) -> tuple[tuple[int, _Check], ...]:
+    hints = get_type_hints(cls)
+    found = ((i, _check_of(hints[name])) for i, name in enumerate(cls._fields))
+    return tuple((i, check) for i, check in found if check is not None)
+
+
+_CHECKS = {cls: _checks_of(cls) for cls in (*MESSAGES.values(), GraphTask)}
 
 
 def _marked(value: Any) -> Any:
@@ -154,9 +197,9 @@ def _marked(value: Any) -> Any:
 
 def _array(message: Any) -> Sequence[Any]:
     """``[OP, *fields]`` of one message, its big buffers marked."""
-    for i in _CARRIERS.get(type(message), ()):
+    for i, check in _CHECKS.get(type(message), ()):
         field = message[i]
-        if field and _holds_big(field if type(field) is tuple else (field,)):
+        if field and check(field):
             return (message.OP, *map(_marked, message))
     return (message.OP, *message)
 
@@ -170,16 +213,25 @@ def _flat(buffer: Bytes) -> memoryview:
 
 
 class Encoder:
-    """Turns messages into one msgpack array and raw frames. Not re-entrant."""
+    """Turns messages into one msgpack array and raw frames.
+
+    It keeps msgpack's buffer from batch to batch, so each link (each thread) has
+    one of its own.
+    """
 
     __slots__ = ("_pack", "_raws", "_raws_max")
 
     def __init__(self, raws_max: int = 4096) -> None:
         self._raws: list[memoryview] = []
         self._raws_max = raws_max
-        self._pack = msgpack.Packer(
-            default=self._default, autoreset=True, unicode_errors="surrogatepass"
-        ).pack
+        self._pack = self._packer()
+
+    def _packer(self, unicode_errors: str | None = None) -> Callable[[Any], bytes]:
+        packer = msgpack.Packer(
+            default=self._default, buf_size=_KEPT_MAX, unicode_errors=unicode_errors
+        )
+        pack: Callable[[Any], bytes] = packer.pack
+        return pack
 
     def _default(self, value: Any) -> Any:
         """What msgpack does not know: marked buffers, foreign and big ints."""
@@ -190,7 +242,11 @@ class Encoder:
                 return view
             raws.append(view)
             return msgpack.ExtType(EXT_RAW, (len(raws) - 1).to_bytes(4, "little"))
-        number = index(value)
+        try:
+            number = index(value)
+        except TypeError:
+            msg = f"a {type(value).__qualname__} cannot travel in a message"
+            raise TypeError(msg) from None
         if -(2**63) <= number < 2**64:
             return number
         size = number.bit_length() // 8 + 1
@@ -199,40 +255,40 @@ class Encoder:
     def encode(self, messages: Sequence[Message]) -> tuple[bytes, list[memoryview]]:
         """The msgpack frame and the raw frames of a batch.
 
-        Raises ProtocolError naming the message that holds what msgpack cannot
-        carry.
+        Raises ProtocolError naming message and field that msgpack cannot carry.
         """
+        arrays = [_array(message) for message in messages]
         self._raws = []
         try:
-            body = self._pack([_array(message) for message in messages])
+            body = self._pack(arrays)
+        except UnicodeEncodeError:
+            body = self._pack_any_text(arrays)
         except Exception as error:
             raise self._blamed(messages, error) from error
-        return body, self._raws
+        if len(body) > _KEPT_MAX:
+            self._pack = self._packer()
+        raws, self._raws = self._raws, []
+        return body, raws
+
+    def _pack_any_text(self, value: Any) -> bytes:
+        """Also texts with lone surrogates, as undecodable file names have.
+
+        They are rare, and every text would pay for it.
+        """
+        self._raws = []
+        return self._packer("surrogatepass")(value)
 
     def _blamed(self, messages: Sequence[Message], error: Exception) -> ProtocolError:
         """Find the message (and field) that made the batch fail."""
-        where = "a batch"
         for message in messages:
-            for name, value in zip(
-                getattr(message, "_fields", ()), _array(message)[1:], strict=False
-            ):
-                self._raws = []
+            names = getattr(message, "_fields", ())
+            for name, value in zip(names, _array(message)[1:], strict=False):
                 try:
-                    self._pack(value)
-                except Exception:  # noqa: BLE001 (any failure marks the culprit)
+                    self._pack_any_text(value)
+                except Exception as own:  # noqa: BLE001 (this is the culprit)
                     where = f"{type(message).__name__}.{name}"
-        return ProtocolError(f"cannot encode {where}: {error}")
-
-
-_ENCODER = Encoder()
-
-
-def encode_messages(messages: Sequence[Message]) -> tuple[bytes, list[memoryview]]:
-    """The msgpack frame and the raw frames of a batch.
-
-    Raises ProtocolError naming message and field that msgpack cannot carry.
-    """
-    return _ENCODER.encode(messages)
+                    return ProtocolError(f"cannot encode {where}: {own}")
+        return ProtocolError(f"cannot encode a batch: {error}")
 
 
 def _verify(array: Any) -> None:
@@ -243,7 +299,7 @@ def _verify(array: Any) -> None:
     op = array[0]
     if type(op) is not int or op not in SHAPES:
         raise ProtocolError(f"unknown op {op!r:.50}")
-    cls, fields, _ = SHAPES[op]
+    cls, fields = SHAPES[op]
     if len(array) <= len(fields):
         msg = f"{cls.__name__} came with {len(array) - 1} of {len(fields)} fields"
         raise ProtocolError(msg)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..errors import ProtocolError
-from .codec import Bytes, decode_messages, encode_messages
+from .codec import Bytes, Encoder, decode_messages
 from .messages import Message
 
 FAREWELL_MAX = 4096
@@ -25,7 +25,7 @@ FAREWELL_MAX = 4096
 _BUFFER = 256 * 1024
 _HUGE_MIN = 1024 * 1024
 _COUNT = struct.Struct("<I")
-_FAREWELL = struct.Struct("<IQ")
+_SMALL = struct.Struct("<IQ")
 
 
 class Limits(NamedTuple):
@@ -40,12 +40,14 @@ class Limits(NamedTuple):
     preauth: int = 4096
 
 
-def encode_batch(messages: Sequence[Message]) -> list[Bytes]:
-    """The buffers that make up a batch, in order; big ones are the senders' own.
+def encode_batch(
+    messages: Sequence[Message], encoder: Encoder | None = None
+) -> list[Bytes]:
+    """The buffers that make up a batch, in order; big ones are the sender's own.
 
     Raises ProtocolError naming message and field that cannot be encoded.
     """
-    body, raws = encode_messages(messages)
+    body, raws = (encoder or Encoder()).encode(messages)
     lengths = (len(body), *map(len, raws))
     head = struct.pack(f"<I{len(lengths)}Q", len(lengths), *lengths)
     return [head, body, *raws]
@@ -54,7 +56,7 @@ def encode_batch(messages: Sequence[Message]) -> list[Bytes]:
 def encode_farewell(reason: str) -> bytes:
     """The last words on a connection: why it is closed."""
     text = reason.encode("utf-8", "replace")[:FAREWELL_MAX]
-    return _FAREWELL.pack(0, len(text)) + text
+    return _SMALL.pack(0, len(text)) + text
 
 
 def allocate(size: int) -> memoryview:
@@ -160,7 +162,7 @@ class BatchReader:
     def _step(self, batches: list[list[Any]]) -> bool:
         """Take one thing (header, frame or batch) off the buffer; False: wait."""
         if not self._lengths:
-            return self._take_header()
+            return self._take_small(batches) or self._take_header()
         done = len(self._frames)
         if done == len(self._lengths):
             self._complete(batches)
@@ -188,6 +190,19 @@ class BatchReader:
         self._target = target
         self._filled = taken
         return False
+
+    def _take_small(self, batches: list[list[Any]]) -> bool:
+        """Take a whole batch of one small frame, as nearly all are, at one go."""
+        begin = self._begin + _SMALL.size
+        if begin > self._end:
+            return False
+        count, length = _SMALL.unpack_from(self._buffer, self._begin)
+        end = begin + length
+        if count != 1 or end > self._end or length > self._limits.message:
+            return False
+        self._begin = end
+        batches.append(decode_messages(self._view[begin:end]))
+        return True
 
     def _take_header(self) -> bool:
         """Read and check a batch's lengths; False while they are not all here."""

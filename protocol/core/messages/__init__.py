@@ -13,13 +13,12 @@ from .client import CLIENT_TO_SCHEDULER, SCHEDULER_TO_CLIENT
 from .peer import PEER
 from .worker import SCHEDULER_TO_WORKER, WORKER_TO_SCHEDULER
 
-MESSAGES: dict[int, type[Any]] = {
-    cls.OP: cls
-    for cls in (
-        *CLIENT_TO_SCHEDULER, *SCHEDULER_TO_CLIENT, *SCHEDULER_TO_WORKER,
-        *WORKER_TO_SCHEDULER, *PEER,
-    )
-}  # fmt: skip
+_ALL: tuple[type[Any], ...] = (
+    *CLIENT_TO_SCHEDULER, *SCHEDULER_TO_CLIENT, *SCHEDULER_TO_WORKER,
+    *WORKER_TO_SCHEDULER, *PEER,
+)  # fmt: skip
+
+MESSAGES: dict[int, type[Any]] = {cls.OP: cls for cls in _ALL}
 
 __all__ = [
     "CLIENT_TO_SCHEDULER",

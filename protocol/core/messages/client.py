@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..ids import ClientId, Fid, Fn, Key
-from .base import Frames
+from .base import Frames, op
 
 # How a task's payload becomes a call.
 FORM_VALUE = 0
@@ -39,6 +39,7 @@ class GraphTask(NamedTuple):
     order: int
 
 
+@op(1)
 class Graph(NamedTuple):
     """Tasks to compare, create and want, as one step.
 
@@ -50,7 +51,6 @@ class Graph(NamedTuple):
     allow_other_workers, resources. ``policy`` strengthens the collision policy.
     """
 
-    OP = 1
     call: int
     tasks: tuple[Any, ...]
     wants: tuple[tuple[Key, Fid], ...]
@@ -60,29 +60,30 @@ class Graph(NamedTuple):
     policy: str | None
 
 
+@op(2)
 class Release(NamedTuple):
     """The client no longer wants these futures."""
 
-    OP = 2
     fids: tuple[Fid, ...]
 
 
+@op(3)
 class Cancel(NamedTuple):
     """Cancel these futures; ``force`` cancels other clients' futures of the tasks too."""
 
-    OP = 3
     fids: tuple[Fid, ...]
     force: bool
     why: str
 
 
+@op(4)
 class Retry(NamedTuple):
     """Compute the erred tasks behind these futures again."""
 
-    OP = 4
     fids: tuple[Fid, ...]
 
 
+@op(5)
 class Bind(NamedTuple):
     """A future that arrived by pickle, or by name only.
 
@@ -90,72 +91,70 @@ class Bind(NamedTuple):
     ``owner`` binds to the primary instance named ``key``.
     """
 
-    OP = 5
     fid: Fid
     key: Key
     owner: ClientId
     owner_fid: Fid
 
 
+@op(6)
 class Scatter(NamedTuple):
     """Data that this client has put on workers (see ``peer.Put``).
 
     Each item: ``(fid, key, token, skeleton, uuid, nbytes, type_name, wids)``.
     """
 
-    OP = 6
     call: int
     items: tuple[Any, ...]
     policy: str | None
 
 
+@op(7)
 class Detach(NamedTuple):
     """Run these to their end even if no future is left (fire_and_forget)."""
 
-    OP = 7
     fids: tuple[Fid, ...]
 
 
+@op(8)
 class Ask(NamedTuple):
     """A question about the cluster; ``topic`` is one of the scheduler's topics."""
 
-    OP = 8
     call: int
     topic: str
     argument: Any
 
 
+@op(9)
 class RunOnWorkers(NamedTuple):
     """Call a function on workers outside any task.
 
     ``workers`` are addresses or names, None for all.
     """
 
-    OP = 9
     call: int
     payload: Frames
     workers: tuple[str, ...] | None
 
 
+@op(10)
 class ForgetFunctions(NamedTuple):
     """The client will send these functions' definitions anew if it needs them."""
 
-    OP = 10
     fns: tuple[Fn, ...]
 
 
+@op(11)
 class ShutdownCluster(NamedTuple):
     """End workers and scheduler."""
 
-    OP = 11
 
-
+@op(12)
 class Goodbye(NamedTuple):
     """The client closes on purpose: release everything of it now."""
 
-    OP = 12
 
-
+@op(20)
 class GraphAck(NamedTuple):
     """The graph or scatter of ``call`` was taken in; ``error`` refuses all of it.
 
@@ -163,57 +162,56 @@ class GraphAck(NamedTuple):
     follows in messages of their own, always after this one.
     """
 
-    OP = 20
     call: int
     error: tuple[str, Any] | None
 
 
+@op(21)
 class Finished(NamedTuple):
     """Futures whose values exist: items ``(fid, nbytes, type_name, frames | None)``."""
 
-    OP = 21
     items: tuple[tuple[Fid, int, str, Frames | None], ...]
 
 
+@op(22)
 class Erred(NamedTuple):
     """Futures whose task failed: items ``(fid, error, blamed key)``.
 
     ``error`` is ``("", frames)`` for an exception of user code, else a wire pair.
     """
 
-    OP = 22
     items: tuple[tuple[Fid, tuple[str, Any], Key], ...]
 
 
+@op(23)
 class PendingAgain(NamedTuple):
     """Values of finished futures were lost, or they are retried: wait anew."""
 
-    OP = 23
     fids: tuple[Fid, ...]
 
 
+@op(24)
 class Cancelled(NamedTuple):
     """These futures will never have a value."""
 
-    OP = 24
     fids: tuple[Fid, ...]
     who: str
     why: str
 
 
+@op(25)
 class CollisionNotice(NamedTuple):
     """What the graph or scatter of ``call`` collided with (up to 10 records)."""
 
-    OP = 25
     call: int
     records: tuple[Any, ...]
     total: int
 
 
+@op(26)
 class Answer(NamedTuple):
     """The answer to an :class:`Ask` or :class:`RunOnWorkers`; a text if not ``ok``."""
 
-    OP = 26
     call: int
     ok: bool
     value: Any

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..ids import Aid, Tid
-from .base import Frames
+from .base import Frames, op
 
 
+@op(80)
 class Get(NamedTuple):
     """Send these values; ``request`` numbers the question on this connection."""
 
-    OP = 80
     request: int
     tids: tuple[Tid, ...]
 
 
+@op(81)
 class Data(NamedTuple):
     """The answer to :class:`Get`: items ``(tid, origin aid, frames)``.
 
@@ -23,27 +24,26 @@ class Data(NamedTuple):
     pickled is listed in ``failed`` with an error pair as in ``client.Erred``.
     """
 
-    OP = 81
     request: int
     items: tuple[tuple[Tid, Aid, Frames | None], ...]
     failed: tuple[tuple[Tid, tuple[str, object]], ...]
 
 
+@op(82)
 class Put(NamedTuple):
     """Keep these values under their uuids until the scheduler's ``Claim``.
 
     What is not claimed when the connection ends is dropped.
     """
 
-    OP = 82
     request: int
     items: tuple[tuple[bytes, Frames], ...]
 
 
+@op(83)
 class PutDone(NamedTuple):
     """The answer to :class:`Put`: the values are here, or why not."""
 
-    OP = 83
     request: int
     error: str | None
 

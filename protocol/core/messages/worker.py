@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..ids import Address, Aid, Fn, Key, Tid, Wid
-from .base import Frames
+from .base import Frames, op
 
 
+@op(40)
 class Compute(NamedTuple):
     """Run attempt ``aid`` of task ``tid``.
 
@@ -21,7 +22,6 @@ class Compute(NamedTuple):
     ``priority`` sorts ascending. ``resources`` are held while it runs.
     """
 
-    OP = 40
     aid: Aid
     tid: Tid
     key: Key
@@ -33,121 +33,122 @@ class Compute(NamedTuple):
     resources: dict[str, float] | None
 
 
+@op(41)
 class Functions(NamedTuple):
     """Definitions that later ``Compute`` messages name by number."""
 
-    OP = 41
     items: tuple[tuple[Fn, Frames], ...]
 
 
+@op(42)
 class DropFunctions(NamedTuple):
     """These definitions will not be named again."""
 
-    OP = 42
     fns: tuple[Fn, ...]
 
 
+@op(43)
 class CancelAttempts(NamedTuple):
     """Results of these attempts are not wanted; running code may read the flag."""
 
-    OP = 43
     aids: tuple[Aid, ...]
 
 
+@op(44)
 class YieldAttempts(NamedTuple):
     """Give these attempts back unless they have started."""
 
-    OP = 44
     aids: tuple[Aid, ...]
 
 
+@op(45)
 class DropData(NamedTuple):
     """Forget these values. ``number`` counts the drops sent to this worker, from 1."""
 
-    OP = 45
     number: int
     tids: tuple[Tid, ...]
 
 
+@op(46)
 class Acquire(NamedTuple):
     """Fetch replicas: items ``(tid, wids, nbytes)``."""
 
-    OP = 46
     items: tuple[tuple[Tid, tuple[Wid, ...], int], ...]
 
 
+@op(47)
 class Holders(NamedTuple):
     """Who holds ``tid`` now (the answer to a :class:`Miss`); may be empty."""
 
-    OP = 47
     tid: Tid
     wids: tuple[Wid, ...]
 
 
+@op(48)
 class Confirm(NamedTuple):
     """Do you hold ``tid``? Answered by :class:`Present` or :class:`Absent`."""
 
-    OP = 48
     tid: Tid
 
 
+@op(49)
 class Peers(NamedTuple):
     """Workers that joined: items ``(wid, data address)``."""
 
-    OP = 49
     items: tuple[tuple[Wid, Address], ...]
 
 
+@op(50)
 class PeersLeft(NamedTuple):
     """Workers that are gone: do not wait for them."""
 
-    OP = 50
     wids: tuple[Wid, ...]
 
 
+@op(51)
 class Claim(NamedTuple):
     """Data that a client put here is task ``tid`` from now on: ``(uuid, tid)``."""
 
-    OP = 51
     items: tuple[tuple[bytes, Tid], ...]
 
 
+@op(52)
 class Run(NamedTuple):
     """Call a function outside any task (``client.run``)."""
 
-    OP = 52
     call: int
     payload: Frames
 
 
+@op(53)
 class CloseWorker(NamedTuple):
     """End the worker process."""
 
-    OP = 53
     why: str
 
 
+@op(60)
 class Started(NamedTuple):
     """These attempts run (sent only for what still runs at a flush)."""
 
-    OP = 60
     aids: tuple[Aid, ...]
 
 
+@op(61)
 class LongRunning(NamedTuple):
     """The attempt gave its slot back: it seceded, or waits for other tasks."""
 
-    OP = 61
     aid: Aid
 
 
+@op(62)
 class Resumed(NamedTuple):
     """The attempt holds a slot again."""
 
-    OP = 62
     aid: Aid
 
 
+@op(63)
 class Done(NamedTuple):
     """The attempt's value is stored here.
 
@@ -155,7 +156,6 @@ class Done(NamedTuple):
     where it is small.
     """
 
-    OP = 63
     aid: Aid
     seen: int
     nbytes: int
@@ -164,10 +164,10 @@ class Done(NamedTuple):
     frames: Frames | None
 
 
+@op(64)
 class Failed(NamedTuple):
     """The attempt raised; ``error`` as in ``client.Erred``, ``text`` for logs."""
 
-    OP = 64
     aid: Aid
     seen: int
     error: tuple[str, Any]
@@ -175,68 +175,68 @@ class Failed(NamedTuple):
     seconds: float
 
 
+@op(65)
 class Rejected(NamedTuple):
     """The attempt is given back: yielded, rescheduled, inputs-unavailable, closing."""
 
-    OP = 65
     aid: Aid
     seen: int
     why: str
 
 
+@op(66)
 class Stored(NamedTuple):
     """Fetched values are held here: items ``(tid, origin aid)``."""
 
-    OP = 66
     seen: int
     items: tuple[tuple[Tid, Aid], ...]
 
 
+@op(67)
 class Absent(NamedTuple):
     """The value is not here (answer to :class:`Confirm`)."""
 
-    OP = 67
     tid: Tid
     seen: int
 
 
+@op(68)
 class Present(NamedTuple):
     """The value is here (answer to :class:`Confirm`)."""
 
-    OP = 68
     tid: Tid
     seen: int
 
 
+@op(69)
 class Miss(NamedTuple):
     """``tid`` could not be had from worker ``wid``: not-found or unreachable."""
 
-    OP = 69
     tid: Tid
     wid: Wid
     why: str
 
 
+@op(70)
 class Heartbeat(NamedTuple):
     """Alive, and a few figures: ``executing``, ``zombies``, ``memory`` (bytes) ..."""
 
-    OP = 70
     metrics: dict[str, Any]
 
 
+@op(71)
 class RunResult(NamedTuple):
     """What ``Run`` returned: frames, or an error pair as in ``client.Erred``."""
 
-    OP = 71
     call: int
     frames: Frames | None
     error: tuple[str, Any] | None
 
 
+@op(72)
 class WorkerClosing(NamedTuple):
     """The worker ends on purpose: give it nothing more, its attempts are rejected."""
 
-    OP = 72
     why: str
 
 
