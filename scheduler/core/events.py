@@ -12,7 +12,7 @@ class ClientJoined(NamedTuple):
 
     now: float
     client: ClientId
-    name: str
+    name: str | None
     enc: int
     policy: str | None
 

@@ -1,1 +1,1 @@
-"""What one change of a task's state does, one module per state entered."""
+"""What each state owns: taken by its ``enter``, given back by its ``leave``."""
