@@ -19,7 +19,7 @@ class ClientHello(NamedTuple):
     """The fields of ``ClientJoined`` after its time."""
 
     id: ClientId
-    name: str | None
+    name: str
     enc: int
     policy: str | None
 
@@ -46,7 +46,7 @@ def read_client(info: dict[str, Any]) -> ClientHello:
             raise HandshakeError(str(error)) from error
     return ClientHello(
         _field(info, "id", str),
-        _optional(info, "name", str),
+        _optional(info, "name", str) or "",
         _field(info, "enc", int),
         policy,
     )

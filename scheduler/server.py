@@ -42,6 +42,7 @@ from .core.actions import (
     ToClient,
     ToWorker,
 )
+from .core.entities import PROCESSING, READY, WAITING
 from .core.events import (
     ClientJoined,
     ClientLeft,
@@ -63,6 +64,7 @@ logger = logging.getLogger("raddle.scheduler")
 TICK_SECONDS = 0.1
 TICK_SECONDS_MAX = 60.0
 CLOSE_SECONDS_MAX = 5.0
+UNDER_WAY = (WAITING, READY, PROCESSING)
 EXIT_CODE_SECONDS_MAX = 0.5
 """How long a worker's death waits for its parent process to tell the exit code."""
 
@@ -129,7 +131,6 @@ class Scheduler:
         self._listener: Listener | None = None
         self._closing: asyncio.Task[None] | None = None
         self._joined = asyncio.Event()
-        self._empty = asyncio.Event()
         self._closed = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
 
@@ -194,21 +195,26 @@ class Scheduler:
             self._listener.close()
         for wid in tuple(self._workers):
             self._close_worker(wid, why)
+        await self._empty(self._workers)
+        # Last, so that a client that asked for the end sees when it has come.
         for link in tuple(self._clients.values()):
             link.close(why)
-        self._check_empty()
-        try:
-            async with asyncio.timeout(CLOSE_SECONDS_MAX):
-                await self._empty.wait()
-        except TimeoutError:
-            left = [*self._workers.values(), *self._clients.values()]
-            logger.warning("%d peers did not leave in time", len(left))
-            for link in left:
-                link.abort(why)
+        await self._empty(self._clients)
         if self._listener is not None:
             await self._listener.wait_closed()
             logger.info("scheduler at %s closed: %s", self.address, why)
         self._closed.set()
+
+    async def _empty(self, links: dict[Any, Link]) -> None:
+        """Wait until all links have ended; those that take too long are cut."""
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                while links:
+                    await next(iter(links.values())).wait_closed()
+        except TimeoutError:
+            logger.warning("%d peers did not leave in time", len(links))
+            for link in tuple(links.values()):
+                link.abort("it was told to leave and did not")
 
     # Who may connect
 
@@ -292,7 +298,6 @@ class Scheduler:
         if self._clients.pop(client, None) is not None:
             self._runs.forget_client(client)
             self._post(ClientLeft(self._loop.time(), client, why), None)
-            self._check_empty()
 
     def _on_worker_close(self, wid: Wid, pid: int, _link: Link, why: str) -> None:
         if self.exit_code is None or wid in self._told_to_close:
@@ -322,21 +327,17 @@ class Scheduler:
         for answer in self._runs.worker_left(wid, why):
             self._answer(*answer)
         self._post(WorkerLeft(self._loop.time(), wid, why, safe, code), None)
-        self._check_empty()
-
-    def _check_empty(self) -> None:
-        if self._closing is not None and not self._workers and not self._clients:
-            self._empty.set()
 
     def _on_tick(self) -> None:
         self._tick = self._loop.call_later(self._tick_seconds, self._on_tick)
         now = self._loop.time()
         self._post(Tick(now), None)
-        if self._idle_timeout is None:
+        if self._idle_timeout is None or now - self._idle_since < self._idle_timeout:
             return
-        if self.machine.unfinished:
+        # Looks at all tasks, but only once in so long a time.
+        if any(task.state in UNDER_WAY for task in self.machine.tasks.values()):
             self._idle_since = now
-        elif now - self._idle_since > self._idle_timeout:
+        else:
             logger.info(
                 "closing: nobody used this scheduler for %g s", self._idle_timeout
             )

@@ -7,7 +7,6 @@ client in this very process. Keys of tasks stand in tuples, never as keys of a d
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -15,7 +14,7 @@ from raddle.protocol.core.ids import Address, ClientId, Fid, Key, Wid
 from raddle.protocol.errors import ConfigError
 
 from .core import queries
-from .core.entities import STATE_NAMES, WorkerState
+from .core.entities import WorkerState
 from .core.machine import Machine
 
 
@@ -31,30 +30,12 @@ class Office(Protocol):
 
 def identity(office: Office, _client: ClientId, _argument: None) -> dict[str, Any]:
     """Who the scheduler is, and its workers by address."""
-    return {
-        "type": "Scheduler",
-        "id": office.id,
-        "address": office.address,
-        "started": office.started,
-        "services": {},
-        "workers": {
-            worker.address: {
-                "type": "Worker",
-                "id": worker.name,
-                "name": worker.name,
-                "wid": worker.wid,
-                "address": worker.address,
-                "host": worker.host,
-                "pid": worker.pid,
-                "nthreads": worker.nthreads,
-                "memory_limit": worker.memory_limit,
-                "resources": dict(worker.resources),
-                "metrics": dict(office.metrics.get(worker.wid, {})),
-                "services": {},
-            }
-            for worker in office.machine.workers.values()
-        },
-    }
+    found = queries.identity(office.machine)
+    for worker in found["workers"].values():
+        worker["type"] = "Worker"
+        worker["metrics"] = dict(office.metrics.get(worker["wid"], {}))
+    own = {"type": "Scheduler", "id": office.id, "address": office.address}
+    return {**own, "started": office.started, **found}
 
 
 def who_has(office: Office, _client: ClientId, keys: tuple[Key, ...] | None) -> Any:
@@ -72,7 +53,8 @@ def has_what(office: Office, _client: ClientId, workers: tuple[str, ...] | None)
 
 def holders(office: Office, client: ClientId, fids: tuple[Fid, ...]) -> Any:
     """Where the values of the client's futures are; see ``queries.holders``."""
-    return queries.holders(office.machine, client, fids)
+    state = office.machine.clients.get(client)
+    return () if state is None else queries.holders(office.machine, state, fids)
 
 
 def nthreads(office: Office, _client: ClientId, workers: tuple[str, ...] | None) -> Any:
@@ -97,8 +79,7 @@ def collisions(office: Office, _client: ClientId, _argument: None) -> Any:
 
 def tasks(office: Office, _client: ClientId, _argument: None) -> dict[str, int]:
     """How many tasks are in which state."""
-    counts = Counter(task.state for task in office.machine.tasks.values())
-    return {STATE_NAMES[state]: count for state, count in counts.items()}
+    return queries.counts(office.machine)
 
 
 def _chosen(office: Office, wanted: Iterable[str] | None) -> Iterable[WorkerState]:

@@ -25,7 +25,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn, Self
@@ -143,7 +143,7 @@ def freeze() -> None:
 
 
 def supervise(
-    targets: dict[str, Target], *, close_seconds_max: float = 2 * ORPHAN_SECONDS_MAX
+    targets: Mapping[str, Target], *, close_seconds_max: float = 2 * ORPHAN_SECONDS_MAX
 ) -> int:
     """Run a child per target until all have ended; returns the exit code for all.
 
@@ -154,7 +154,8 @@ def supervise(
     """
     nursery = Nursery()
     codes: list[int] = []
-    stopping, deadline = False, None
+    stopping = False
+    deadline: float | None = None
     stops = (signal.SIGINT, signal.SIGTERM)
     freeze()
     with Signals(*stops) as signals, selectors.DefaultSelector() as selector:

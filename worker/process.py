@@ -7,14 +7,10 @@ vanished for longer than the death-timeout.
 from __future__ import annotations
 
 import asyncio
-import errno
 import random
 import signal
-import socket
-from collections.abc import Sequence
 from typing import Any
 
-from raddle.protocol.errors import StartError
 from raddle.protocol.log import setup_logging
 from raddle.protocol.node import lifecycle
 
@@ -28,8 +24,7 @@ CHILD_SIGNALS = (signal.SIGTERM,)
 def run(options: dict[str, Any], log_level: str | None = None) -> int:
     """Run a worker in this process until it ends; returns the exit code.
 
-    ``options`` are the arguments of :class:`Worker`, and ``ports``: the ports to try
-    instead of ``port``.
+    ``options`` are the arguments of :class:`Worker`.
     """
     setup_logging(log_level)
     return lifecycle.run(_main(options), name=NAME)
@@ -48,9 +43,6 @@ def run_child(options: dict[str, Any], log_level: str | None, lifeline: int) -> 
 
 def _main(options: dict[str, Any]) -> lifecycle.Main:
     async def main(stop: asyncio.Event) -> int:
-        ports = options.pop("ports", None)
-        if ports is not None:
-            options["port"] = free_port(options.get("host") or "", ports)
         worker = Worker(**options)
         stopped = asyncio.ensure_future(stop.wait())
         try:
@@ -63,27 +55,6 @@ def _main(options: dict[str, Any]) -> lifecycle.Main:
         return 0
 
     return main
-
-
-def free_port(host: str, ports: Sequence[int]) -> int:
-    """The first of the ports that is free now (0: any); StartError if none is."""
-    for port in ports:
-        if port == 0 or _is_free(host, port):
-            return port
-    msg = f"no port is free among {', '.join(map(str, ports))}"
-    raise StartError(msg)
-
-
-def _is_free(host: str, port: int) -> bool:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            # What else is wrong with the host is told when it is listened on.
-            return error.errno != errno.EADDRINUSE
-    return True
 
 
 async def _first(stopped: asyncio.Future[Any], work: Any) -> None:

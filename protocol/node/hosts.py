@@ -27,5 +27,5 @@ def bind_host(
     if interface:
         return host_of_interface(interface), f"interface {interface}"
     if secret is None:
-        return LOOPBACK, "loopback only: there is no secret"
-    return EVERYWHERE, "all interfaces: there is a secret"
+        return LOOPBACK, "loopback only"
+    return EVERYWHERE, "all interfaces"

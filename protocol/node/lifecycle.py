@@ -20,10 +20,13 @@ from typing import Any, NoReturn
 
 from ..errors import RaddleError, StartError
 
+_new_loop: Callable[[], asyncio.AbstractEventLoop]
 try:
     import uvloop
 except ImportError:  # not on every platform
-    uvloop = None
+    _new_loop = asyncio.new_event_loop
+else:
+    _new_loop = uvloop.new_event_loop
 
 logger = logging.getLogger("raddle.process")
 
@@ -35,7 +38,7 @@ Main = Callable[[asyncio.Event], Coroutine[Any, Any, int]]
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """A uvloop event loop where uvloop is installed, else asyncio's own."""
-    return asyncio.new_event_loop() if uvloop is None else uvloop.new_event_loop()
+    return _new_loop()
 
 
 def run(

@@ -9,12 +9,89 @@ import sys
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from raddle.protocol.errors import (
+        AmbiguousKeyError,
+        AuthenticationError,
+        CancelledError,
+        CommClosedError,
+        ConfigError,
+        DataLost,
+        HandshakeError,
+        InvalidGraph,
+        KilledWorker,
+        LostDependency,
+        ProtocolError,
+        RaddleError,
+        RemoteError,
+        RunSpecCollisionError,
+        RunSpecCollisionWarning,
+        SerializationError,
+        StartError,
+        TimeoutError,  # noqa: A004
+    )
+    from raddle.protocol.tokenize import (
+        Token,
+        TokenizationError,
+        normalize_token,
+        tokenize,
+    )
+    from raddle.scheduler.server import Scheduler
+    from raddle.worker.api import current_task, get_worker, rejoin, secede
+
+    from .entry import Client
+    from .local import LocalCluster
+
+__all__ = [
+    "AmbiguousKeyError",
+    "AuthenticationError",
+    "CancelledError",
+    "Client",
+    "CommClosedError",
+    "ConfigError",
+    "DataLost",
+    "HandshakeError",
+    "InvalidGraph",
+    "KilledWorker",
+    "LocalCluster",
+    "LostDependency",
+    "ProtocolError",
+    "RaddleError",
+    "RemoteError",
+    "RunSpecCollisionError",
+    "RunSpecCollisionWarning",
+    "Scheduler",
+    "SerializationError",
+    "StartError",
+    "TimeoutError",
+    "Token",
+    "TokenizationError",
+    "Worker",
+    "__version__",
+    "current_task",
+    "get_worker",
+    "normalize_token",
+    "rejoin",
+    "secede",
+    "tokenize",
+]
 
 __version__: str
 
-# Public name -> the module that defines it.
-_HOMES: dict[str, str] = {}
+# Public name -> the module that defines it; all others are errors.
+_HOMES: dict[str, str] = {
+    "Client": "raddle.entry",
+    "LocalCluster": "raddle.local",
+    "Scheduler": "raddle.scheduler.server",
+    "Worker": "raddle.worker.server",
+    **dict.fromkeys(
+        ("current_task", "get_worker", "rejoin", "secede"), "raddle.worker.api"
+    ),
+    **dict.fromkeys(
+        ("Token", "TokenizationError", "normalize_token", "tokenize"),
+        "raddle.protocol.tokenize",
+    ),
+}
 
 # Hidden from type checkers, to which it would make every misspelt name valid.
 if not TYPE_CHECKING:
@@ -23,8 +100,9 @@ if not TYPE_CHECKING:
         """The public name `name`, imported from its home and kept for next time."""
         if name == "__version__":
             value = metadata.version("raddle")
-        elif name in _HOMES:
-            value = getattr(import_module(_HOMES[name]), name)
+        elif name in __all__:
+            home = _HOMES.get(name, "raddle.protocol.errors")
+            value = getattr(import_module(home), name)
         else:
             message = f"module 'raddle' has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=sys.modules[__name__])

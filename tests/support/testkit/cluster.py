@@ -15,19 +15,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from raddle import Scheduler, Worker
+import raddle
 from testkit.polling import eventually
 
 # What no process may print, whatever the test does to it.
 BUGS = re.compile(r"internal error|Traceback \(most recent call last\)")
+RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - raddle")
 
 
 @dataclass
 class Cluster:
     """A scheduler and its workers on the event loop of the test."""
 
-    scheduler: Scheduler
-    workers: list[Worker]
+    scheduler: "raddle.Scheduler"
+    workers: "list[raddle.Worker]"
 
     @property
     def address(self) -> str:
@@ -43,11 +44,11 @@ async def cluster(
     ``options`` are the scheduler's.
     """
     async with (
-        Scheduler(protocol=protocol, **options) as scheduler,
+        raddle.Scheduler(protocol=protocol, **options) as scheduler,
         AsyncExitStack() as stack,
     ):
         workers = [
-            Worker(
+            raddle.Worker(
                 scheduler.address,
                 name=f"w{i}",
                 nthreads=nthreads,
@@ -98,7 +99,18 @@ class Process:
     def _found(self, pattern: str) -> re.Match[str] | None:
         return re.search(pattern, self.log)
 
-    def signal(self, signum: signal.Signals) -> None:
+    def complains(self, code: int, *patterns: str) -> None:
+        """Wait for its end with ``code`` and one line of complaint.
+
+        In that line all patterns are found; records of its log come beside it.
+        """
+        assert self.wait() == code, self.log
+        (line,) = [line for line in self.lines if not RECORD.match(line)]
+        assert line.startswith("raddle"), line
+        for pattern in patterns:
+            assert re.search(pattern, line), line
+
+    def send(self, signum: signal.Signals) -> None:
         self.popen.send_signal(signum)
 
     def wait(self) -> int:
@@ -108,7 +120,7 @@ class Process:
     def end(self, signum: signal.Signals = signal.SIGTERM) -> int:
         """End it by a signal; its exit code."""
         if self.popen.poll() is None:
-            self.signal(signum)
+            self.send(signum)
         return self.wait()
 
     def __enter__(self) -> Self:
@@ -116,7 +128,7 @@ class Process:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.popen.poll() is None:
-            self.signal(signal.SIGTERM)
+            self.send(signal.SIGTERM)
             try:
                 self.wait()
             except subprocess.TimeoutExpired:
