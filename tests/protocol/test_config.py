@@ -203,6 +203,10 @@ def test_an_unknown_key_is_told_once(key: str, nearest: str) -> None:
         with pytest.warns(ConfigWarning) as caught:
             config.get("comm.secret")
         config.get("comm.secret")
+        with dask.config.set({"raddle.another": 1}):  # noqa: SIM117
+            with pytest.warns(ConfigWarning, match=r"^raddle\.another: "):
+                config.get("comm.secret")
+        config.get("comm.secret")
     (warning,) = caught
     shown = key.replace("_", "-")
     assert str(warning.message) == (

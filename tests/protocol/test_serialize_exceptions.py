@@ -419,6 +419,7 @@ def test_messages_of_any_length_are_bounded() -> None:
         ("", (b"garbage",)),
         ("", (pickle.dumps(3),)),
         ("", (pickle.dumps(("T", "text", "", b"garbage")),)),
+        ("", (pickle.dumps(("T", "text", "", pickle.dumps(3))),)),
         ("", None),
         ("Unknown", (1, 2)),
         ("DataLost", (1,)),
