@@ -35,8 +35,11 @@ class TaskHandle(Protocol):
 
     key: Key
     aid: Aid
-    cancelled: bool
     worker: WorkerHandle
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody wants the result any more: a long task may look, and stop."""
 
     def blocked(self) -> AbstractContextManager[None]:
         """Give the execution slot back while the block waits for other tasks."""
