@@ -201,6 +201,8 @@ class Connector(_Side):
     def feed(self, data: bytes) -> bytes:
         """Take bytes of the acceptor; returns what to send."""
         self._received += data
+        if self.done:
+            return b""
         reply = b""
         if self._other is None:
             self._other = self._take_prelude()
