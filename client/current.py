@@ -47,7 +47,7 @@ def client_of_worker(worker: WorkerHandle) -> Any:
     client = worker.client
     if client is None:
         # A worker whose tasks never ask for a client does not pay for its import.
-        from .client import Client  # noqa: PLC0415
+        from .client import Client
 
         with _making:
             client = worker.client

@@ -81,7 +81,7 @@ class Fetcher:
         avoid: dict[Fid, set[Address]],
     ) -> None:
         """Ask once for each value; what is found moves from wanted to found."""
-        holders = await self._session.ask("holders", tuple(wanted))
+        holders = await self._session.holders(tuple(wanted))
         plan: dict[Address, dict[Tid, Fid]] = defaultdict(dict)
         for fid, tid, where, frames in holders:
             if fid not in wanted:

@@ -47,7 +47,8 @@ class FunctionUse:
 
 class Functions:
     """The functions of one client. Its methods are called under the session's lock,
-    except :meth:`number_of`."""
+    except :meth:`number_of`.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

@@ -269,6 +269,11 @@ def record_of(future: Future) -> Record:
     return future._known()[1]  # noqa: SLF001 (the package's own access)
 
 
+def session_of(future: Future) -> Session:
+    """The session of a future, which is bound to the current client if need be."""
+    return future._known()[0]  # noqa: SLF001
+
+
 def record_in(future: Future, session: Session) -> Record | None:
     """The record of a future if it is one of ``session``; an unbound one becomes so."""
     if future._record is None:  # noqa: SLF001
@@ -321,4 +326,3 @@ def _seconds(timeout: str | float | None) -> float | None:
 
 def _late(key: Key, timeout: str | float | None) -> RaddleTimeoutError:
     return RaddleTimeoutError(f"{key!r} was not decided within {timeout} s; it goes on")
-

@@ -6,15 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A uvloop where it is installed, else one of asyncio's."""
-    try:
-        import uvloop  # noqa: PLC0415 (not on every platform)
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
+from raddle.protocol.node.lifecycle import new_event_loop
 
 
 class LoopThread:
@@ -43,7 +35,8 @@ class LoopThread:
 
 async def _cancel_all() -> None:
     """Let every task of the loop end before it closes."""
-    tasks: set[asyncio.Task[Any]] = asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+    tasks: set[asyncio.Task[Any]] = asyncio.all_tasks()
+    tasks.discard(asyncio.current_task())  # type: ignore[arg-type]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

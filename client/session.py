@@ -38,7 +38,7 @@ from raddle.protocol.errors import (
     RunSpecCollisionWarning,
 )
 
-from .core.futures import Call, Changed, Collided, FutureTable, Record, Where
+from .core.futures import Changed, Collided, FutureTable, Record, Where
 from .functions import Functions
 
 logger = logging.getLogger("raddle.client")
@@ -66,7 +66,7 @@ class Submission:
         "annotations", "embedded", "functions", "policy", "tasks", "wants", "where",
     )  # fmt: skip
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         tasks: Sequence[tuple[Any, ...]],
         wants: Sequence[Key],
@@ -117,6 +117,8 @@ class Session:
         self._lock = threading.Lock()
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._closing = False
+        self.ended = asyncio.Event()
+        """Set, on the loop, when the session is over."""
 
     # The link
 
@@ -183,6 +185,7 @@ class Session:
                 future.set_exception(error)
                 # Whoever asked may have been cancelled and never look.
                 future.exception()
+        self.ended.set()
 
     # Outgoing, from any thread
 
@@ -216,7 +219,7 @@ class Session:
     def scatter(
         self, keys: Sequence[Key], items: Sequence[tuple[Any, ...]], policy: str | None,
         where: Where,
-    ) -> tuple[Call, list[Record]]:  # fmt: skip
+    ) -> list[Record]:  # fmt: skip
         """Queue the announcement of data that lies on workers.
 
         Each item is that of a ``Scatter`` message without its fid.
@@ -228,7 +231,7 @@ class Session:
             complete = tuple((fid, *item) for fid, item in numbered)
             self._outbox.append(Scatter(call.number, complete, policy))
         self._wake()
-        return call, records
+        return records
 
     def bind(self, key: Key, owner: str, owner_fid: Fid) -> Record:
         """A future of our own for another one, or for a key (``owner`` empty)."""
@@ -304,6 +307,11 @@ class Session:
                     with suppress(ValueError):
                         record.observers.remove(observer)
 
+    def next_call(self) -> int:
+        """A number for a message whose answer nobody waits for."""
+        with self._lock:
+            return self.table.next_call()
+
     def _check_open(self) -> None:
         if self.closed is not None:
             raise CommClosedError(f"client {self.id} is closed: {self.closed}")
@@ -353,6 +361,13 @@ class Session:
         CommClosedError if it is gone.
         """
         return await self.request(lambda call: Ask(call, topic, argument))
+
+    async def holders(self, fids: tuple[Fid, ...]) -> Any:
+        """Where values are: ``(fid, tid, ((wid, address), ...), frames | None)`` each.
+
+        Called on the loop; raises as :meth:`ask` does.
+        """
+        return await self.ask("holders", (self.id, fids))
 
     async def request(self, make: Callable[[int], Message]) -> Any:
         """Send ``make(call number)`` and wait for its answer. Called on the loop."""

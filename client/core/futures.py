@@ -244,9 +244,7 @@ class FutureTable:
 
     def lose(self, why: str) -> list[Record]:
         """The scheduler is gone: what is undecided will never be decided."""
-        return [
-            r for r in self.records.values() if not r.done and _cancel(r, "", why)
-        ]
+        return [r for r in self.records.values() if not r.done and _cancel(r, "", why)]
 
     def handle(self, message: Any) -> list[Action]:
         """Take in one message of the scheduler; tells what the shell must do."""

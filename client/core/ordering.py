@@ -51,5 +51,7 @@ def depth_first(
 
 def _cycle(path: list[Key], again: Key) -> str:
     loop = [*path[path.index(again) :], again]
-    shown = " -> ".join(map(repr, loop if len(loop) < 10 else [*loop[:8], "...", again]))
+    shown = " -> ".join(
+        map(repr, loop if len(loop) < 10 else [*loop[:8], "...", again])
+    )
     return f"the graph has a cycle, so none of its tasks can run first: {shown}"

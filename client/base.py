@@ -1,0 +1,112 @@
+"""What every part of the client rests on: its session, and its two faces.
+
+A method that waits is written once, as a coroutine. On the client's own event loop
+it returns an awaitable, in any other thread it blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator, Iterable, Mapping
+from typing import Any, TypeVar
+
+from raddle.protocol.core.collisions import POLICIES
+from raddle.protocol.core.ids import Key
+from raddle.protocol.errors import ConfigError
+
+from .core.graph import annotation
+from .dask.annotations import active_annotations
+from .encode import TokenSettings
+from .session import Session
+from .sync import blocked
+
+T = TypeVar("T")
+
+
+class Done:
+    """An awaitable that has its value already; nobody needs to await it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __await__(self) -> Generator[None, None, Any]:
+        return self._value
+        yield
+
+
+class ClientBase:
+    """The session and the ways into it; see :class:`raddle.Client`."""
+
+    session: Session
+    token_settings: TokenSettings
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether calls made here, in this thread, must be awaited."""
+        return self.session.in_loop()
+
+    def _face(self, coroutine: Coroutine[Any, Any, T]) -> Any:
+        """The coroutine itself on the loop, its result in any other thread."""
+        if self.session.in_loop():
+            return coroutine
+        with blocked():
+            return self.session.run(coroutine)
+
+    def _done(self, value: Any) -> Any:
+        """A value that is known at once, awaitable where calls must be awaited."""
+        return Done(value) if self.session.in_loop() else value
+
+
+class CallOptions:
+    """What is said of all tasks of one call: annotations and collision policy.
+
+    What ``dask.annotate`` says around the call counts where the call itself is
+    silent. Callable annotations are asked for each key.
+    """
+
+    __slots__ = ("_callable", "_plain", "policy")
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        if given.get("allow_other_workers") and not given.get("workers"):
+            msg = "Only use allow_other_workers= if using workers="
+            raise ValueError(msg)
+        active = active_annotations()
+        if active:
+            merged = dict(active)
+            merged.update((k, v) for k, v in given.items() if v)
+            given = merged
+        self._callable = {k: v for k, v in given.items() if callable(v)}
+        self._plain = annotation(
+            {k: v for k, v in given.items() if v and k not in self._callable}
+        )
+        self.policy = checked_policy(given.get("collision_policy"))
+
+    @property
+    def annotated(self) -> bool:
+        """Whether anything is said at all."""
+        return bool(self._plain or self._callable)
+
+    def for_key(
+        self, key: Key, own: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any] | None:
+        """The annotation of one task; what is said of it alone (``own``) counts more."""
+        if not self._callable and not own:
+            return self._plain or None
+        called = annotation({k: v(key) for k, v in self._callable.items()})
+        return self._plain | called | annotation(own or {})
+
+
+def checked_policy(policy: str | None) -> str | None:
+    """A collision policy as given by the user; ConfigError if there is none such."""
+    if policy is not None and policy not in POLICIES:
+        msg = f"collision_policy must be one of {', '.join(POLICIES)}, not {policy!r}"
+        raise ConfigError(msg)
+    return policy
+
+
+def refuse_actors(*flags: Iterable[Any] | bool | None) -> None:
+    """Raises ConfigError where a caller asks for actors."""
+    if any(flags):
+        msg = "actors are not supported (yet); submit a plain task instead"
+        raise ConfigError(msg)
