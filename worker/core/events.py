@@ -10,6 +10,12 @@ from raddle.protocol.core.messages.base import Frames
 from .data import Packed
 
 
+class Registered(NamedTuple):
+    """The scheduler has given this worker its number; comes first."""
+
+    wid: Wid
+
+
 class FromScheduler(NamedTuple):
     """One batch of messages of the scheduler."""
 
@@ -111,5 +117,13 @@ class PutGone(NamedTuple):
 
 
 Event = (
-    FromScheduler | Ran | Begun | Withdrawn | Fetched | FetchFailed | PutHere | PutGone
+    Registered
+    | FromScheduler
+    | Ran
+    | Begun
+    | Withdrawn
+    | Fetched
+    | FetchFailed
+    | PutHere
+    | PutGone
 )

@@ -59,6 +59,7 @@ from .events import (
     PutHere,
     Raised,
     Ran,
+    Registered,
     Rejoined,
     Rescheduled,
     Returned,
@@ -92,6 +93,7 @@ class Machine(State):
             Claim: self._claim,
             Run: self._for_shell,
             CloseWorker: self._for_shell,
+            Registered: self._registered,
             Returned: self._returned,
             Raised: self._raised,
             Rescheduled: self._rescheduled,
@@ -126,6 +128,9 @@ class Machine(State):
         if self.settings.validate:
             check(self)
         return actions
+
+    def _registered(self, event: Registered) -> None:
+        self.wid = event.wid
 
     # -- attempts: from the message to the executor
 
@@ -333,7 +338,7 @@ class Machine(State):
 
     def _offer(self, entry: Wanted, wids: Iterable[Wid]) -> None:
         """These workers are said to hold the value."""
-        own = self.settings.wid
+        own = self.wid
         fresh = [wid for wid in wids if wid not in (own, entry.source)]
         entry.holders = fresh or entry.holders
         if entry.source is None:

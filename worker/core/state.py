@@ -15,12 +15,10 @@ from .fetches import REQUEST_BYTES_MAX, Fetches
 class Settings(NamedTuple):
     """What does not change while the worker lives.
 
-    ``wid`` is the number the scheduler gave, ``resources`` the amounts the worker
-    has, ``request_bytes_max`` bounds one request to a peer (bytes); ``validate``
-    checks all invariants after every event.
+    ``resources`` are the amounts the worker has, ``request_bytes_max`` bounds one
+    request to a peer (bytes); ``validate`` checks all invariants after every event.
     """
 
-    wid: Wid
     nthreads: int
     resources: dict[str, float]
     request_bytes_max: int = REQUEST_BYTES_MAX
@@ -33,11 +31,12 @@ class State:
     ``attempts`` are alive, ``zombies`` were cancelled while a thread had them (or
     may have had): their results go nowhere. ``ready`` is sorted by priority and
     holds attempts that wait for resources only. ``seen`` is the number of the last
-    DropData that was handled.
+    DropData that was handled. ``wid`` is the number that the scheduler gave.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.wid: Wid = 0
         self.attempts: dict[Aid, Attempt] = {}
         self.zombies: dict[Aid, Attempt] = {}
         self.ready: list[tuple[tuple[int, ...], Aid]] = []

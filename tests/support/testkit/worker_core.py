@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from raddle.protocol.core.messages.client import FORM_INPUTS
 from raddle.protocol.core.messages.worker import Compute, Peers
 from raddle.worker.core.actions import Hand
-from raddle.worker.core.events import FromScheduler, Ran, Returned
+from raddle.worker.core.events import FromScheduler, Ran, Registered, Returned
 from raddle.worker.core.machine import Machine
 from raddle.worker.core.state import Settings
 
@@ -47,13 +47,13 @@ class Core:
         request_bytes_max: int = 1000,
     ) -> None:
         settings = Settings(
-            wid=OWN,
             nthreads=nthreads,
             resources=resources or {},
             request_bytes_max=request_bytes_max,
             validate=True,
         )
         self.machine = Machine(settings)
+        assert self.on(Registered(OWN)) == []
         assert self.says(Peers(tuple(PEERS.items()))) == []
 
     def on(self, event: Any) -> list[Any]:
