@@ -53,8 +53,7 @@ def has_what(office: Office, _client: ClientId, workers: tuple[str, ...] | None)
 
 def holders(office: Office, client: ClientId, fids: tuple[Fid, ...]) -> Any:
     """Where the values of the client's futures are; see ``queries.holders``."""
-    state = office.machine.clients.get(client)
-    return () if state is None else queries.holders(office.machine, state, fids)
+    return queries.holders(office.machine, client, fids)
 
 
 def nthreads(office: Office, _client: ClientId, workers: tuple[str, ...] | None) -> Any:
