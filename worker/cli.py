@@ -153,13 +153,13 @@ def _plan(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "resources": parse_resources(options["resources"]),
     }
     if nworkers == 1:
-        return {name or "": {**common, "name": name, "port": ports}}
+        return {name or "": {**common, "name": name, "ports": ports}}
     return {
         str(name or "") + f"-{i}": {
             **common,
             "name": None if name is None else f"{name}-{i}",
             # No two of them try the same port.
-            "port": ports[i::nworkers],
+            "ports": ports[i::nworkers],
         }
         for i in range(nworkers)
     }

@@ -117,7 +117,6 @@ class Worker:
         self.name = name or ""
         self.address: Address = ""
         self.client: Any = None
-        self.client_closer: Callable[[], Any] | None = None
         self.why_closed = ""
         self.inline_bytes = config.get_bytes("worker.inline-bytes")
         self._death_timeout = (
@@ -305,8 +304,8 @@ class Worker:
         await self._link.wait_closed()
 
     async def _close_client(self) -> None:
-        if self.client_closer is not None:
-            closing = self.client_closer()
+        if self.client is not None:
+            closing = self.client.close()
             if inspect.isawaitable(closing):
                 await closing
 
