@@ -6,6 +6,7 @@ dask.distributed; everything else travels as it is.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from .encode import Inputs
@@ -29,6 +30,7 @@ def has_futures(value: Any) -> bool:
         item = pending.pop()
         if isinstance(item, Future):
             return True
+        children: Collection[Any]
         if isinstance(item, _SEQUENCES):
             children = item
         elif isinstance(item, dict):

@@ -31,8 +31,8 @@ class Done:
         self._value = value
 
     def __await__(self) -> Generator[None, None, Any]:
+        yield from ()
         return self._value
-        yield
 
 
 class ClientBase:

@@ -65,7 +65,13 @@ class Client(
 
     """
 
-    def __init__(  # noqa: PLR0913
+    _policy: str | None
+    _thread: LoopThread | None
+    _cluster_made: Any
+    _target: Target | None
+    _close_once: asyncio.Task[None] | None
+
+    def __init__(  # noqa: PLR0913, PLR0917
         self,
         address: Any = None,
         loop: Any = None,  # noqa: ARG002 (as the peer)
@@ -82,18 +88,12 @@ class Client(
         collision_policy: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__()
         if security:
             raise ConfigError("security=: TLS is not supported (yet); use secret=")
+        self._prepare(Wanted(address, scheduler_file, secret, kwargs), timeout)
         self._policy = checked_policy(collision_policy)
-        self._timeout = _connect_timeout(timeout)
-        self._wanted = Wanted(address, scheduler_file, secret, kwargs)
         self._set_as_default = set_as_default
-        self._status = "newly-created"
-        self._target: Target | None = None
-        self._thread: LoopThread | None = None
         self._asynchronous = asynchronous
-        self._close_once: asyncio.Task[None] | None = None
         self._cluster_made = make_cluster(self._wanted, asynchronous=asynchronous)
         if asynchronous:
             self._attach(name, _running_loop())
@@ -109,25 +109,15 @@ class Client(
             raise
         _open.add(self)
 
-    @classmethod
-    def of_worker(cls, worker: WorkerHandle) -> Client:
-        """The client of a worker's tasks. It runs on the worker's loop.
-
-        It is usable at once; what is submitted waits until it is connected.
-        """
-        client = cls.__new__(cls)
-        super(Client, client).__init__()
-        client._policy = None
-        client._timeout = _connect_timeout(None)
-        client._wanted = Wanted(worker.scheduler_address, None, worker.secret, {})
-        client._set_as_default = False
-        client._status = "connecting"
-        client._target = client._thread = client._cluster_made = None
-        client._asynchronous = True
-        client._close_once = None
-        client._attach(f"Client-{worker.name}", worker.loop)
-        worker.loop.call_soon_threadsafe(client._start_in_background)
-        return client
+    def _prepare(self, wanted: Wanted, timeout: str | float | None) -> None:
+        super().__init__()
+        self._wanted = wanted
+        self._timeout = _connect_timeout(timeout)
+        self._policy = None
+        self._set_as_default = False
+        self._asynchronous = True
+        self._status = "newly-created"
+        self._target = self._thread = self._cluster_made = self._close_once = None
 
     def _attach(self, name: str | None, loop: asyncio.AbstractEventLoop) -> None:
         id = f"{name or 'Client'}-{secrets.token_hex(8)}"
@@ -159,14 +149,6 @@ class Client(
         if self._set_as_default:
             current.push_default(self)
             handle.install(self)
-
-    def _start_in_background(self) -> None:
-        self._starting = asyncio.ensure_future(self._start())
-        self._starting.add_done_callback(self._started)
-
-    def _started(self, starting: asyncio.Task[None]) -> None:
-        if not starting.cancelled() and starting.exception() is not None:
-            logger.error("no client for tasks: %s", starting.exception())
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.__aenter__().__await__()
@@ -259,7 +241,7 @@ class Client(
             current.chosen.reset(before)
 
     def futures_of(self, futures: Any) -> Any:
-        """This client's futures in collections; see :func:`raddle.futures_of`."""
+        """The client's own futures in collections; see :func:`raddle.futures_of`."""
         return futures_of(futures, client=self)
 
     def sync(self, func: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Any:
@@ -321,6 +303,29 @@ class Client(
         await self.session.close("the client closed")
         if self._asynchronous and self._cluster_made is not None:
             await self._cluster_made.close()
+
+
+class WorkerClient(Client):
+    """The client that all tasks of one worker share. It runs on the worker's loop.
+
+    It is usable at once; what is submitted waits until it is connected.
+    """
+
+    def __init__(self, worker: WorkerHandle) -> None:
+        wanted = Wanted(worker.scheduler_address, None, worker.secret, {})
+        self._prepare(wanted, None)
+        self._status = "connecting"
+        self._attach(f"Client-{worker.name}", worker.loop)
+        worker.loop.call_soon_threadsafe(self._start_in_background)
+
+    def _start_in_background(self) -> None:
+        self._starting = asyncio.ensure_future(self._start())
+        self._starting.add_done_callback(_log_failure)
+
+
+def _log_failure(starting: asyncio.Task[None]) -> None:
+    if not starting.cancelled() and starting.exception() is not None:
+        logger.error("no client for the tasks here: %s", starting.exception())
 
 
 async def _as_coroutine(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 from raddle.protocol import config, context
 from raddle.protocol.errors import ConfigError, StartError
 from raddle.protocol.node import scheduler_file
+from raddle.protocol.node.scheduler_file import SchedulerFile
 from raddle.protocol.security import load_secret
 
 POLL_SECONDS = 0.05
@@ -67,11 +69,7 @@ def make_cluster(wanted: Wanted, *, asynchronous: bool) -> Any:
     return factory(**options)
 
 
-async def find_target(
-    wanted: Wanted,
-    made: Any,
-    timeout: float,  # noqa: ASYNC109 (raddle's own error)
-) -> Target:
+async def find_target(wanted: Wanted, made: Any, patience: float) -> Target:
     """The address to connect to, waiting for a file or a cluster to be there."""
     if made is not None:
         return await _of_cluster(made, wanted, owned=True)
@@ -80,19 +78,23 @@ async def find_target(
     if wanted.address is not None:
         return await _of_cluster(wanted.address, wanted, owned=False)
     if wanted.scheduler_file is not None:
-        path = wanted.scheduler_file
-        try:
-            async with asyncio.timeout(timeout):
-                while not Path(path).exists():  # noqa: ASYNC240 (one stat)
-                    await asyncio.sleep(POLL_SECONDS)
-        except TimeoutError:
-            msg = f"there is no scheduler file {path!r} after {timeout:g} s"
-            raise StartError(msg) from None
-        content = scheduler_file.read(path)
+        content = await _read_file(wanted.scheduler_file, patience)
         secret = load_secret(wanted.secret, content.secret_file)
         return Target(content.address, secret, None, owned=False)
     address = str(config.get("scheduler-address"))
     return Target(address, load_secret(wanted.secret), None, owned=False)
+
+
+async def _read_file(path: str, patience: float) -> SchedulerFile:
+    """What the scheduler file says, as soon as there is one."""
+    deadline = time.monotonic() + patience
+    while not Path(path).exists():  # noqa: ASYNC240 (one stat)
+        if time.monotonic() > deadline:
+            raise StartError(
+                f"there is no scheduler file {path!r} after {patience:g} s"
+            )
+        await asyncio.sleep(POLL_SECONDS)
+    return scheduler_file.read(path)
 
 
 async def _of_cluster(cluster: Any, wanted: Wanted, *, owned: bool) -> Target:

@@ -32,10 +32,11 @@ class ControlMixin(ClientBase):
         reason: str | None = None,
         msg: str | None = None,
     ) -> Any:
-        """Cancel futures: they never get a value, their tasks end if nobody else wants
-        them. ``force`` cancels the futures of other clients for these tasks too.
+        """Cancel futures: they never get a value.
 
-        ``futures`` is a future, a dask collection on futures, or a nest of these.
+        Their tasks end if nobody else wants them; ``force`` cancels the futures of
+        other clients for them too. ``futures`` is a future, a dask collection on
+        futures, or a nest of these.
         ``reason`` and ``msg`` are told to whoever waits. A running function is not
         interrupted; it can see the request in its task. Awaitable where the client
         is asynchronous.
@@ -64,8 +65,8 @@ class ControlMixin(ClientBase):
 
         Raises raddle's TimeoutError, which says how many there are.
         """
-        if not isinstance(n_workers, int) or n_workers < 1:
-            msg = f"n_workers must be an int of at least 1, not {n_workers!r}"
+        if n_workers < 1:
+            msg = f"n_workers must be at least 1, not {n_workers!r}"
             raise ConfigError(msg)
         seconds = None if timeout is None else config.parse_seconds(timeout, "timeout")
         return self._face(self._wait_for_workers(n_workers, seconds))

@@ -47,10 +47,10 @@ def client_of_worker(worker: WorkerHandle) -> Any:
     client = worker.client
     if client is None:
         # A worker whose tasks never ask for a client does not pay for its import.
-        from .client import Client
+        from .client import WorkerClient
 
         with _making:
             client = worker.client
             if client is None:
-                client = worker.client = Client.of_worker(worker)
+                client = worker.client = WorkerClient(worker)
     return client

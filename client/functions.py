@@ -46,8 +46,9 @@ class FunctionUse:
 
 
 class Functions:
-    """The functions of one client. Its methods are called under the session's lock,
-    except :meth:`number_of`.
+    """The functions of one client.
+
+    Its methods are called under the session's lock, except :meth:`number_of`.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -71,10 +72,10 @@ class Functions:
         for number, frames in used.items():
             size = self._sent.pop(number, None)
             if size is None:
-                frames = copy_frames(frames)
-                size = nbytes_of(frames)
+                own = copy_frames(frames)
+                size = nbytes_of(own)
                 self._bytes += size
-                added.append((number, frames))
+                added.append((number, own))
             self._sent[number] = size
         return tuple(added)
 

@@ -33,7 +33,7 @@ logger = logging.getLogger("raddle.client")
 _callbacks: ThreadPoolExecutor | None = None
 
 
-class Future(TaskRef):  # type: ignore[misc]
+class Future(TaskRef):
     """The result of a task that runs, or will run, on the cluster.
 
     Made by ``Client.submit`` and its like. ``Future(key, client)`` refers to a task
@@ -48,12 +48,12 @@ class Future(TaskRef):  # type: ignore[misc]
     __slots__ = ("__weakref__", "_origin", "_record", "_session")
     __dask_future__ = True
 
-    key: Key
+    key: Any  # a Key; TaskRef's own type leaves out bytes
     _session: Session | None
     _record: Record | None
 
     def __init__(self, key: Key, client: Any = None) -> None:
-        super().__init__(key)
+        super().__init__(key)  # type: ignore[arg-type]
         self._session = self._record = None
         self._origin: tuple[ClientId, Fid] = ("", 0)
         if client is not None:
@@ -130,9 +130,9 @@ class Future(TaskRef):  # type: ignore[misc]
             return session.run(self._fetched(session, record))
         return load(record, record.value)
 
-    async def _result(self, timeout: str | float | None = None) -> Any:
+    async def _result(self, within: str | float | None = None) -> Any:
         session, record = self._known()
-        await self._wait_async(session, record, timeout)
+        await self._wait_async(session, record, within)
         if record.failed:
             raise error_of(record)
         if not is_remote(record):
@@ -162,9 +162,9 @@ class Future(TaskRef):  # type: ignore[misc]
             self._wait(session, record, timeout)
         return error_of(record) if record.failed else None
 
-    async def _exception(self, timeout: str | float | None) -> BaseException | None:
+    async def _exception(self, within: str | float | None) -> BaseException | None:
         session, record = self._known()
-        await self._wait_async(session, record, timeout)
+        await self._wait_async(session, record, within)
         return error_of(record) if record.failed else None
 
     def traceback(self, timeout: str | float | None = None) -> Any:
@@ -173,8 +173,8 @@ class Future(TaskRef):  # type: ignore[misc]
             return self._traceback(timeout)
         return _traceback_of(self.exception(timeout))
 
-    async def _traceback(self, timeout: str | float | None) -> TracebackType | None:
-        return _traceback_of(await self._exception(timeout))
+    async def _traceback(self, within: str | float | None) -> TracebackType | None:
+        return _traceback_of(await self._exception(within))
 
     def _wait(
         self, session: Session, record: Record, timeout: str | float | None
@@ -183,12 +183,12 @@ class Future(TaskRef):  # type: ignore[misc]
             raise _late(self.key, timeout)
 
     async def _wait_async(
-        self, session: Session, record: Record, timeout: str | float | None
+        self, session: Session, record: Record, within: str | float | None
     ) -> None:
         if not record.done and not await wait_in_loop(
-            session, (record,), _seconds(timeout)
+            session, (record,), _seconds(within)
         ):
-            raise _late(self.key, timeout)
+            raise _late(self.key, within)
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._result().__await__()
@@ -237,10 +237,10 @@ class Future(TaskRef):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         if self._record is None:
-            return f"<Future: unbound, key: {self.key}>"
+            return f"<Future: unbound, key: {self.key!s}>"
         record = self._record
         kind = f", type: {record.type_name}" if record.type_name else ""
-        return f"<Future: {STATUS[record.state]}{kind}, key: {self.key}>"
+        return f"<Future: {STATUS[record.state]}{kind}, key: {self.key!s}>"
 
     __str__ = __repr__
 
@@ -299,7 +299,7 @@ class _Callback:
     def select(self, records: Sequence[Record]) -> list[Record]:
         return [r for r in records if not r.done]
 
-    def __call__(self, record: Record) -> None:
+    def __call__(self, record: Record) -> None:  # noqa: ARG002 (an Observer)
         _callback_executor().submit(self._run)
 
     def _run(self) -> None:

@@ -39,7 +39,7 @@ def futures_in(value: Any) -> Iterator[Future]:
             yield from futures_in(item)
 
 
-def rebuilt(value: Any, values: dict[Fid, Any]) -> Any:
+def rebuilt(value: Any, values: dict[Fid, Any]) -> Any:  # noqa: PLR0911
     """``value`` with each future replaced by its value, without those that failed."""
     if isinstance(value, Future):
         return values.get(record_of(value).fid, _SKIPPED)

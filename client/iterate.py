@@ -21,7 +21,15 @@ from .current import find_client
 from .dask.graphs import graph_values
 from .future import Future, record_of, session_of
 from .session import Session
-from .sync import ALL, FIRST, OR_FAILURE, blocked, wait_in_loop, wait_in_thread
+from .sync import (
+    ALL,
+    FIRST,
+    OR_FAILURE,
+    blocked,
+    wait_in_loop,
+    wait_in_thread,
+    wake_up,
+)
 from .values import error_of
 
 ALL_COMPLETED = "ALL_COMPLETED"
@@ -259,7 +267,7 @@ class as_completed:  # noqa: N801 (the name that fingers know)
         loop = asyncio.get_running_loop()
         while True:
             waiter: asyncio.Future[None] = loop.create_future()
-            wake = partial(loop.call_soon_threadsafe, _settle, waiter)
+            wake = partial(wake_up, loop, waiter)
             future = self._take(wake, StopAsyncIteration)
             if future is not None:
                 return future
@@ -318,8 +326,3 @@ class as_completed:  # noqa: N801 (the name that fingers know)
 def _name(record: Record) -> tuple[int, int]:
     """What distinguishes futures, also those of several clients."""
     return id(record), record.fid
-
-
-def _settle(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
 
 from raddle.protocol.node.lifecycle import new_event_loop
 
@@ -35,8 +34,8 @@ class LoopThread:
 
 async def _cancel_all() -> None:
     """Let every task of the loop end before it closes."""
-    tasks: set[asyncio.Task[Any]] = asyncio.all_tasks()
-    tasks.discard(asyncio.current_task())  # type: ignore[arg-type]
+    own = asyncio.current_task()
+    tasks = [task for task in asyncio.all_tasks() if task is not own]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

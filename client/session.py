@@ -13,7 +13,7 @@ import logging
 import threading
 import warnings
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -46,7 +46,7 @@ logger = logging.getLogger("raddle.client")
 T = TypeVar("T")
 
 Found = dict[Fid, Frames | BaseException]
-Fetch = Callable[[Sequence[Record]], Awaitable[Found]]
+Fetch = Callable[[Sequence[Record]], Coroutine[Any, Any, Found]]
 
 
 class Observer(Protocol):
@@ -128,9 +128,9 @@ class Session:
         secret: bytes | None,
         policy: str | None,
         enc: int,
-        timeout: float,
+        patience: float,
     ) -> None:
-        """Connect, and send what has gathered meanwhile.
+        """Connect within ``patience`` seconds, and send what has gathered.
 
         Raises what :func:`raddle.protocol.comm.connect` raises; the session is
         lost then.
@@ -144,7 +144,7 @@ class Session:
                 address,
                 hello,
                 secret=secret,
-                timeout=timeout,
+                timeout=patience,
                 on_batch=self._on_batch,
                 on_close=self._on_close,
             )
@@ -367,7 +367,7 @@ class Session:
 
         Called on the loop; raises as :meth:`ask` does.
         """
-        return await self.ask("holders", (self.id, fids))
+        return await self.ask("holders", fids)
 
     async def request(self, make: Callable[[int], Message]) -> Any:
         """Send ``make(call number)`` and wait for its answer. Called on the loop."""

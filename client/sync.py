@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Protocol
 
@@ -104,17 +104,16 @@ def wait_in_thread(
 async def wait_in_loop(
     session: Watched,
     records: Sequence[Record],
-    timeout: float | None = None,
+    seconds: float | None = None,
     mode: str = ALL,
 ) -> bool:
     """As :func:`wait_in_thread`, for a coroutine on any loop."""
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(seconds):
             while True:
                 future: asyncio.Future[None] = loop.create_future()
-                wake = partial(loop.call_soon_threadsafe, _settle, future)
-                waiter = Waiter(wake, mode)
+                waiter = Waiter(partial(wake_up, loop, future), mode)
                 if not session.watch(records, waiter):
                     return True
                 try:
@@ -124,6 +123,13 @@ async def wait_in_loop(
                         session.unwatch(records, waiter)
     except TimeoutError:
         return False
+
+
+def wake_up(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
+    """Let a coroutine on ``loop`` that awaits ``future`` go on; from any thread."""
+    # A loop that is closed has nobody who waits.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_settle, future)
 
 
 def _settle(future: asyncio.Future[None]) -> None:

@@ -10,7 +10,7 @@ nothing of each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from raddle.protocol.core.collisions import CollisionRecord
@@ -151,6 +151,14 @@ class FutureTable:
         # Futures that came by pickle or name have no graph that could be unsent.
         self._bound = Call(0, range(0), ("", 0))
         self._bound.state = PENDING
+        self._handlers: dict[type, Callable[[Any], list[Action]]] = {
+            Finished: self._finished,
+            Erred: self._erred,
+            GraphAck: self._acknowledge,
+            PendingAgain: self._pending_again,
+            Cancelled: self._cancelled,
+            CollisionNotice: self._collided,
+        }
 
     def open(self, keys: Sequence[Key], where: Where) -> tuple[Call, list[Record]]:
         """A call that asks for ``keys``, and its futures, in the order of ``keys``."""
@@ -196,13 +204,12 @@ class FutureTable:
         if found is None:
             return None
         found = _live(found)
-        if found is not None and found.distinct and found.older is not None:
-            if _live(found.older) is not None:
-                msg = (
-                    f"two live futures of this client are named {key!r} and stand for "
-                    "different tasks: pass the future itself, or release one of them"
-                )
-                raise AmbiguousKeyError(msg)
+        if found is not None and found.distinct and _live(found.older) is not None:
+            msg = (
+                f"two live futures of this client are named {key!r} and stand for "
+                "different tasks: pass the future itself, or release one of them"
+            )
+            raise AmbiguousKeyError(msg)
         return found
 
     def sent(self, number: int) -> None:
@@ -248,21 +255,12 @@ class FutureTable:
 
     def handle(self, message: Any) -> list[Action]:
         """Take in one message of the scheduler; tells what the shell must do."""
-        kind = type(message)
-        if kind is Finished:
-            return self._finished(message)
-        if kind is Erred:
-            return self._erred(message)
-        if kind is GraphAck:
-            return self._acknowledge(message)
-        if kind is PendingAgain:
-            return self._pending_again(message)
-        if kind is Cancelled:
-            changed = self.cancel(message.fids, message.who, message.why)
-            return [Changed(changed)] if changed else []
-        if kind is CollisionNotice:
-            return self._collided(message)
-        return []
+        handler = self._handlers.get(type(message))
+        return [] if handler is None else handler(message)
+
+    def _cancelled(self, message: Cancelled) -> list[Action]:
+        changed = self.cancel(message.fids, message.who, message.why)
+        return [Changed(changed)] if changed else []
 
     def _finished(self, message: Finished) -> list[Action]:
         changed = []

@@ -42,7 +42,7 @@ LayerAnnotations = Mapping[str, Mapping[Key, Any]]
 class CollectionsMixin(ClientBase):
     """``get``, ``compute`` and ``persist``."""
 
-    def get(  # noqa: PLR0913
+    def get(  # noqa: PLR0913, PLR0917
         self,
         dsk: Any,
         keys: Any,
@@ -87,7 +87,7 @@ class CollectionsMixin(ClientBase):
         # dask keeps what the graph refers to alive through `dsk`.
         return self.gather(_nested_tuples(nested))  # type: ignore[attr-defined]
 
-    def compute(  # noqa: PLR0913
+    def compute(  # noqa: PLR0913, PLR0917
         self,
         collections: Any,
         sync: bool = False,
@@ -148,7 +148,7 @@ class CollectionsMixin(ClientBase):
         futures = self._submit_graph(merged.graph, wanted, options, merged.annotations)
         return [futures[keys[i]] for i in range(len(collections))]
 
-    def persist(  # noqa: PLR0913
+    def persist(  # noqa: PLR0913, PLR0917
         self,
         collections: Any,
         optimize_graph: bool = True,
@@ -313,8 +313,10 @@ def materialized(dsk: Any) -> tuple[Mapping[Key, Any], LayerAnnotations]:
     Low-level fusion drops annotations, so it is switched off for a graph that has
     some.
     """
+    graph: Any
     if isinstance(dsk, HighLevelGraph):
-        return dict(dsk), _of_layers(dsk)
+        graph = dict(dsk)
+        return graph, _of_layers(dsk)
     if not isinstance(dsk, Expr):
         return dsk, {}
     annotated = _has_annotations(dsk)
@@ -355,8 +357,8 @@ def _by_key(annotations: LayerAnnotations) -> dict[Key, dict[str, Any]]:
 def _positions(graph: Mapping[Key, Any], reached: Sequence[Key]) -> dict[Key, int]:
     """The order in which tasks are best run: dask's own for graphs of dask nodes."""
     if reached and all(isinstance(graph[k], GraphNode) for k in reached):
-        found: dict[Key, int] = order({k: graph[k] for k in reached})
-        return found
+        found: Any = order({k: graph[k] for k in reached})  # type: ignore[misc]
+        return dict(found)
     return {key: i for i, key in enumerate(reached)}
 
 

@@ -201,7 +201,7 @@ class Converter:
 
     # The dialect of nodes
 
-    def node(self, value: Any, fused: _Fused | None) -> Any:
+    def node(self, value: Any, fused: _Fused | None) -> Any:  # noqa: PLR0911
         """An argument of a graph node, seen from inside of ``fused`` if given."""
         if isinstance(value, Future):
             return self._inputs.future(value)

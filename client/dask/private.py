@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import dask
+from dask import base
 
 try:
+    from dask import _expr
     from dask._expr import Expr, FinalizeCompute, HLGExpr, _ExprSequence
     from dask._task_spec import (
         Alias,
@@ -42,12 +44,9 @@ except ImportError as error:
     )
     raise ImportError(msg) from error
 
-try:
-    from dask._expr import CompositeExpr
-    from dask.base import _rebuild_composite_collection as rebuild_composite
-except ImportError:
-    # Collections of several expressions came to dask in 2026.
-    CompositeExpr = rebuild_composite = None
+# Collections of several expressions came to dask in 2026.
+_CompositeExpr: Any = getattr(_expr, "CompositeExpr", None)
+rebuild_composite: Any = getattr(base, "_rebuild_composite_collection", None)
 
 execute_subgraph = _execute_subgraph
 """The function of a fused task: ``(inner graph, out key, in keys, *inputs)``."""
@@ -58,7 +57,7 @@ ExprSequence = _ExprSequence
 
 def is_composite(expr: Any) -> bool:
     """Whether an expression stands for a collection made of several others."""
-    return CompositeExpr is not None and isinstance(expr, CompositeExpr)
+    return _CompositeExpr is not None and isinstance(expr, _CompositeExpr)
 
 
 __all__ = [
