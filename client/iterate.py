@@ -273,7 +273,8 @@ class as_completed:  # noqa: N801 (the name that fingers know)
                 return future
             try:
                 async with asyncio.timeout(self._left(None)):
-                    await waiter
+                    with blocked():
+                        await waiter
             except TimeoutError:
                 self._give_up(wake)
 

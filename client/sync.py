@@ -117,7 +117,8 @@ async def wait_in_loop(
                 if not session.watch(records, waiter):
                     return True
                 try:
-                    await future
+                    with blocked():
+                        await future
                 finally:
                     if not future.done() or future.cancelled():
                         session.unwatch(records, waiter)
