@@ -20,7 +20,13 @@ def as_key(key: Any) -> Key:
     if type(key) is str:
         return key
     if isinstance(key, tuple):
-        return tuple([k if type(k) is str else as_key(k) for k in key])
+        for part in key:
+            kind = type(part)
+            if kind is not str and (
+                kind is not int or not _INT_MIN <= part <= _INT_MAX
+            ):
+                return tuple([as_key(part) for part in key])
+        return key
     if isinstance(key, str | bytes | float):
         return key
     if isinstance(key, numbers.Integral):

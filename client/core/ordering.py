@@ -51,7 +51,8 @@ def depth_first(
 
 def _cycle(path: list[Key], again: Key) -> str:
     loop = [*path[path.index(again) :], again]
-    shown = " -> ".join(
-        map(repr, loop if len(loop) < 10 else [*loop[:8], "...", again])
-    )
+    words = [repr(key) for key in loop]
+    if len(words) > 10:
+        words[8:-1] = ["..."]
+    shown = " -> ".join(words)
     return f"the graph has a cycle, so none of its tasks can run first: {shown}"

@@ -16,6 +16,7 @@ from raddle.protocol.spec import Call, Ref
 
 from ..arguments import with_references
 from ..calls import identity, run_node
+from ..core.keys import as_key
 from ..encode import Encoder, Inputs
 from ..future import Future
 from ..session import Session
@@ -24,9 +25,11 @@ from .private import (
     DataNode,
     Dict,
     GraphNode,
-    NestedContainer,
+    List,
+    Set,
     Task,
     TaskRef,
+    Tuple,
     execute_subgraph,
     identity_cast,
 )
@@ -152,6 +155,7 @@ class Converter:
             external = self.external(key)
             if external is None:
                 self._needs.append(key)
+                key = as_key(key)
                 return self._inputs.ref(key, key)
             if external.future is not None:
                 return self._inputs.future(external.future)
@@ -159,6 +163,7 @@ class Converter:
         record = self._session.named(key)
         if record is not None:
             return self._inputs.record(record)
+        key = as_key(key)
         return self._inputs.ref(key, key)
 
     # The dialect of tuples
@@ -203,22 +208,25 @@ class Converter:
 
     def node(self, value: Any, fused: _Fused | None) -> Any:  # noqa: PLR0911
         """An argument of a graph node, seen from inside of ``fused`` if given."""
-        if isinstance(value, Future):
-            return self._inputs.future(value)
-        if isinstance(value, TaskRef):
+        kind = type(value)
+        if kind is TaskRef:
             return self._seen(value.key, fused)
+        if kind is Task:
+            return self._task(value, fused)
+        if kind is Future:
+            return self._inputs.future(value)
         if not isinstance(value, GraphNode):
-            return value
+            return self._seen(value.key, fused) if isinstance(value, TaskRef) else value
+        if kind is List or kind is Tuple or kind is Set:
+            return kind.klass([self.node(a, fused) for a in value.args])
+        if kind is Dict:
+            items = [self.node(a, fused) for a in value.args]
+            return dict(zip(items[::2], items[1::2], strict=True))
         if isinstance(value, Alias):
             return self._seen(value.target, fused)
         if isinstance(value, DataNode):
             return value.value
-        if isinstance(value, Dict):
-            items = [self.node(a, fused) for a in value.args]
-            return dict(zip(items[::2], items[1::2], strict=True))
-        if isinstance(value, NestedContainer):
-            return value.klass([self.node(a, fused) for a in value.args])
-        if type(value).__call__ is Task.__call__:
+        if kind.__call__ is Task.__call__:
             return self._task(value, fused)
         # A node of a class of its own knows itself how it is run.
         needed = {k: self._seen(k, fused) for k in sorted(value.dependencies, key=repr)}
