@@ -64,6 +64,8 @@ class Peers:
         self._loop = asyncio.get_running_loop()
         # By the time of their last use, the latest last.
         self._peers: dict[Wid, _Peer] = {}
+        self._links: set[Link] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def ask(self, ask: Ask) -> None:
@@ -75,7 +77,10 @@ class Peers:
             peer.link.send(Get(ask.number, ask.tids))
         elif peer.connecting is None:
             self._make_room()
-            peer.connecting = self._loop.create_task(self._connect(peer))
+            task = self._loop.create_task(self._connect(peer))
+            peer.connecting = task
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
 
     def disconnect(self, wid: Wid) -> None:
         """The peer is gone; nobody waits for it."""
@@ -83,12 +88,16 @@ class Peers:
         if peer is not None:
             self._end(peer, "the worker has left")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End all connections; nothing is posted any more."""
         self._closed = True
         for peer in self._peers.values():
             self._end(peer, "the worker closed")
         self._peers.clear()
+        if self._connecting:
+            await asyncio.wait(self._connecting)
+        for link in tuple(self._links):
+            await link.wait_closed()
 
     def _end(self, peer: _Peer, why: str) -> None:
         peer.ask = None
@@ -104,14 +113,15 @@ class Peers:
                 Hello("peer", {"from": self._own_address}),
                 secret=self._secret,
                 timeout=self._timeout,
-                on_batch=lambda _, batch: self._on_batch(peer, batch),
-                on_close=lambda _, reason: self._on_close(peer, reason),
+                on_batch=lambda link, batch: self._on_batch(peer, link, batch),
+                on_close=lambda link, reason: self._on_close(peer, link, reason),
             )
         except (RaddleError, OSError) as error:
             peer.connecting = None
             self._unreachable(peer, str(error))
             return
         peer.connecting = None
+        self._links.add(link)
         if self._peers.get(peer.wid) is not peer:
             link.close("not needed any more")
             return
@@ -119,11 +129,13 @@ class Peers:
         if peer.ask is not None:
             link.send(Get(peer.ask.number, peer.ask.tids))
 
-    def _on_batch(self, peer: _Peer, batch: list[object]) -> None:
+    def _on_batch(self, peer: _Peer, link: Link, batch: list[object]) -> None:
         for message in batch:
             if not isinstance(message, Data):
-                msg = f"a worker does not answer with {type(message).__name__}"
-                raise RaddleError(msg)
+                why = f"a question for data is not answered by {type(message).__name__}"
+                logger.warning("closing the link of %s: %s", peer.address, why)
+                link.close(why)
+                return
             if peer.ask is not None and peer.ask.number == message.request:
                 peer.ask = None
                 peer.failures = 0
@@ -131,7 +143,8 @@ class Peers:
                     Fetched(peer.wid, message.request, message.items, message.failed)
                 )
 
-    def _on_close(self, peer: _Peer, reason: str) -> None:
+    def _on_close(self, peer: _Peer, link: Link, reason: str) -> None:
+        self._links.discard(link)
         peer.link = None
         self._unreachable(peer, reason)
 

@@ -7,6 +7,7 @@ sent too slowly waits for the next answer until it has.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,6 @@ from raddle.protocol.core.messages.peer import Data, Get, Put, PutDone
 from raddle.protocol.errors import (
     CommClosedError,
     HandshakeError,
-    RaddleError,
     SerializationError,
 )
 from raddle.protocol.serialize import (
@@ -32,6 +32,8 @@ from .core.data import NO_ATTEMPT, Packed, Stored
 from .core.data import Data as Table
 from .core.events import PutGone, PutHere
 from .threads import in_thread
+
+logger = logging.getLogger("raddle.worker")
 
 ON_LOOP_BYTES_MAX = 2**20
 """Bytes of one answer that are pickled on the event loop."""
@@ -85,7 +87,7 @@ class Connection:
         self._answering: asyncio.Task[None] | None = None
         self._put: list[bytes] = []
 
-    def on_batch(self, _link: Link, batch: list[Any]) -> None:
+    def on_batch(self, link: Link, batch: list[Any]) -> None:
         """Take in questions and data."""
         for message in batch:
             kind = type(message)
@@ -94,8 +96,10 @@ class Connection:
             elif kind is Put:
                 self._keep(message)
             else:
-                msg = f"a worker's data address takes no {kind.__name__}"
-                raise RaddleError(msg)
+                why = f"a worker's data address takes no {kind.__name__}"
+                logger.warning("closing the link of %s: %s", link.peer_address, why)
+                link.close(why)
+                return
 
     def on_close(self, _link: Link, _reason: str) -> None:
         """Data that the scheduler has not named by now is dropped."""

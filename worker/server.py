@@ -189,7 +189,7 @@ class Worker:
             config.get_seconds("comm.timeouts.connect"),
             config.get("worker.peer-connections-max"),
         )
-        self._undo.callback(self._peers.close)
+        self._on_close(self._peers.close)
         self._link = await self._connect()
         self._on_close(self._leave)
         self._post(Registered(self._link.welcome["wid"]))

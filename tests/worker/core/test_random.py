@@ -54,7 +54,10 @@ STEPS = 150
 
 def loaded(value: Any) -> Any:
     """A value as a thread would see it."""
-    return value.frames[0] if isinstance(value, Packed) else value
+    if isinstance(value, Packed):
+        assert value.frames is not None
+        return value.frames[0]
+    return value
 
 
 class World:
@@ -211,7 +214,8 @@ class World:
         if self.random.random() < 0.2:
             self.do(FetchFailed(ask.wid, ask.number))
             return
-        items, failed = [], []
+        items: list[Any] = []
+        failed: list[Any] = []
         for tid in ask.tids:
             chance = self.random.random()
             if chance < 0.05:
