@@ -13,7 +13,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Self
 
@@ -133,6 +133,9 @@ class Scheduler:
         self._joined = asyncio.Event()
         self._closed = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
         await self.start()

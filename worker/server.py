@@ -13,7 +13,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -147,6 +147,9 @@ class Worker:
         self._lost: str | None = None
         # What closing has to undo, the latest first.
         self._undo = AsyncExitStack()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
         try:
