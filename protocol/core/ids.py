@@ -40,7 +40,9 @@ def _group_of_text(text: str) -> str:
         if _HEX.match(word) or _NUMBER.match(word):
             break
         kept.append(word)
-    return "-".join(kept) or "task"
+    group = "-".join(kept)
+    # Keys that people count by hand, x0 ... x9999, are of one kind.
+    return group.rstrip("0123456789").rstrip("_-") or group or "task"
 
 
 def group_of(key: Key) -> str:

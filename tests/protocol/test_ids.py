@@ -11,11 +11,15 @@ HEX = "60dfef54c1d22a9a0c4f6d1b7c9e8f10"
     ("key", "group"),
     [
         ("inc", "inc"),
+        ("x1234", "x"),
+        ("load_17", "load"),
+        (("x3", 4), "x"),
+        ("2024", "2024"),
         (f"inc-{HEX}", "inc"),
         (f"read-parquet-{HEX}", "read-parquet"),
         (f"read-parquet-{HEX}-part-7", "read-parquet"),
         ("inc-60dfef54", "inc"),
-        ("inc-60dfef5", "inc-60dfef5"),  # too short for a token
+        ("inc-60dfefa", "inc-60dfefa"),  # too short for a token
         ("sum-3", "sum"),
         ("sum-3-4", "sum"),
         ((f"assign-{HEX}", 0), "assign"),
