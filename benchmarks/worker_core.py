@@ -2,8 +2,8 @@
 
 ``python benchmarks/worker_core.py [tasks]`` prints microseconds per task. The second
 figure is the CPU time of a process that is nothing but a worker (event loop, codec,
-threads included); another process plays the scheduler and keeps ``WINDOW`` tasks
-ahead. ``--profile`` prints where the loop's thread spends it.
+threads included); another process plays the scheduler and keeps
+``--window`` tasks ahead. ``--profile`` prints where the loop's thread spends it.
 """
 
 import argparse
@@ -25,7 +25,6 @@ from raddle.worker.core.machine import Machine
 from raddle.worker.core.state import Settings
 from raddle.worker.server import Worker
 
-WINDOW = 64
 BATCH = 32
 
 
@@ -52,15 +51,15 @@ def core(count: int) -> float:
     return time.process_time() - begun
 
 
-async def feed(count: int, pipe: Any) -> None:
-    """A scheduler of one worker: keeps WINDOW tasks ahead until all are done."""
+async def feed(count: int, window: int, pipe: Any) -> None:
+    """A scheduler of one worker: keeps some tasks ahead until all are done."""
     messages = computes(count)
     sent = done = 0
     finished = asyncio.Event()
 
     def refill(link: Link) -> None:
         nonlocal sent
-        more = messages[sent : done + WINDOW]
+        more = messages[sent : done + window]
         sent += len(more)
         link.send_many(more)
 
@@ -84,9 +83,9 @@ async def feed(count: int, pipe: Any) -> None:
     await asyncio.to_thread(pipe.recv)
 
 
-def feeder(count: int, pipe: Any) -> None:
+def feeder(count: int, window: int, pipe: Any) -> None:
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(feed(count, pipe))
+        runner.run(feed(count, window, pipe))
 
 
 async def work(address: str) -> tuple[float, float]:
@@ -98,10 +97,10 @@ async def work(address: str) -> tuple[float, float]:
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
-def whole(count: int, *, profile: bool) -> tuple[float, float]:
+def whole(count: int, window: int, *, profile: bool) -> tuple[float, float]:
     here, there = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(
-        target=feeder, args=(count, there)
+        target=feeder, args=(count, window, there)
     )
     process.start()
     address = here.recv()
@@ -121,12 +120,13 @@ def whole(count: int, *, profile: bool) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tasks", nargs="?", type=int, default=20_000)
+    parser.add_argument("--window", type=int, default=64)
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     count = options.tasks
     seconds = min(core(count) for _ in range(3))
     print(f"core alone: {seconds / count * 1e6:.1f} us of CPU per task")
-    cpu, wall = whole(count, profile=options.profile)
+    cpu, wall = whole(count, options.window, profile=options.profile)
     print(
         f"whole worker: {cpu / count * 1e6:.1f} us of CPU per task, "
         f"{count / wall:,.0f} tasks/s"

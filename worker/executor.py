@@ -9,6 +9,7 @@ another thread takes over. What an attempt is made of, it must not know.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from raddle.protocol.core.ids import Aid, Key
 
 from .core.attempts import Attempt
 from .core.events import Rejoined, Report, Seceded
+
+logger = logging.getLogger("raddle.worker")
 
 PARKED_MAX = 4
 """Idle threads that are kept beyond the number of slots."""
@@ -259,18 +262,34 @@ class Executor:
             self._free -= 1
             if self._parked:
                 self._parked.pop().put(claimed)
-            else:
-                self._start(claimed)
+            elif not self._start(claimed):
+                self._unclaim(claimed)
+                return
 
-    def _start(self, task: RunningTask) -> None:
+    def _unclaim(self, task: RunningTask) -> None:
+        """Queue an attempt again; whichever thread finishes next takes it."""
+        self._free += 1
+        del self._running[task.aid]
+        self._queued[task.aid] = task.attempt
+        heappush(self._order, (task.attempt.priority, task.aid))
+
+    def _start(self, task: RunningTask) -> bool:
+        """Start a thread; false when the system has none left."""
         self._started += 1
         # The thread object keeps its arguments: the task must not be one of them.
         inbox: Inbox = SimpleQueue()
         inbox.put(task)
         name = f"raddle-task-{self._started}"
-        threading.Thread(
+        thread = threading.Thread(
             target=self._thread, args=(inbox,), name=name, daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            logger.warning("no more than %d threads can run here", self._started - 1)
+            self._started -= 1
+            return False
+        return True
 
     # -- in the threads
 

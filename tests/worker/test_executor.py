@@ -394,3 +394,24 @@ def test_reports_after_the_loop_is_closed_go_nowhere() -> None:
     gate.set()
     threads[0].join(WITHIN)
     assert not threads[0].is_alive()
+
+
+async def test_without_threads_attempts_wait_for_those_there_are(
+    rig: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = rig(2)
+    two.submit(attempt(1))
+    await two.begun(1)
+
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more)
+        two.submit(attempt(2), attempt(3))
+        assert two.executor.begun() == [1]
+        assert two.executor.withdraw(3)
+    two.does[2] = nothing
+    two.gates.open(1)
+    await two.reported(2)
+    assert two.ran == [1, 2]
