@@ -239,7 +239,7 @@ class WorkerState:
         "drops", "host", "loaded", "memory_limit", "n_slots", "n_yielding", "name",
         "nthreads", "occupancy", "pending_drops", "pid", "queue_limit", "queues",
         "replicas", "resources", "running", "stamp", "touched", "unsent", "wid",
-        "wids", "zombies",
+        "unreachable", "wids", "zombies",
     )  # fmt: skip
 
     def __init__(self, wid: Wid, name: str, address: Address, nthreads: int) -> None:
@@ -273,6 +273,8 @@ class WorkerState:
         self.pending_drops: deque[tuple[int, dict[Tid, None]]] = deque()
         self.cancels: list[Aid] = []
         self.unsent = False
+        # By value that it lacks: the holders that it could not reach.
+        self.unreachable: dict[Tid, set[Wid]] = {}
 
     def __repr__(self) -> str:
         return f"<worker {self.name!r} wid {self.wid} at {self.address}>"

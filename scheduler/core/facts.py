@@ -88,7 +88,9 @@ def done(s: SchedulerState, worker: WorkerState, message: Done) -> None:
         return
     task = attempt.task
     end(s, attempt)
-    learn(task, seconds)
+    if seconds > 0.0:
+        # A value that was there already took no time, which teaches nothing.
+        learn(task, seconds)
     if (worker.drops or worker.pending_drops) and void(worker, task.tid, seen):
         s.stale_facts += 1
         move(s, task, READY)

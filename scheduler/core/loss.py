@@ -5,7 +5,7 @@ from __future__ import annotations
 from raddle.protocol.core.messages.worker import PeersLeft
 from raddle.protocol.errors import DataLost, KilledWorker, to_wire
 
-from .entities import ERRED, READY, Attempt, Failure, TaskState, WorkerState
+from .entities import ERRED, READY, RELEASED, Attempt, Failure, TaskState, WorkerState
 from .events import WorkerLeft
 from .queues import worker_went
 from .state import SchedulerState
@@ -29,6 +29,7 @@ def lose_replica(
     elif task.needed:
         start(s, task)
     else:
+        move(s, task, RELEASED)
         s.touched.append(task)
 
 

@@ -42,6 +42,10 @@ from .state import SchedulerState
 __all__ = ["Machine", "Settings"]
 
 
+CHECKED_PER_EVENT = 1000
+"""Tasks that ``validate`` looks at per event, on average, where there are more."""
+
+
 class Machine(SchedulerState):
     """One scheduler. Read its state through ``queries``; change it by events only."""
 
@@ -57,7 +61,11 @@ class Machine(SchedulerState):
         if self.changed or self.new_wants:
             report(self)
         if self.settings.validate:
-            check(self)
+            # With more tasks than one event may take to check, not at every event.
+            self.unchecked += CHECKED_PER_EVENT
+            if self.unchecked >= len(self.tasks):
+                self.unchecked = 0
+                check(self)
         return self.actions
 
 
@@ -147,6 +155,10 @@ def _from_worker(s: Machine, event: FromWorker) -> None:
 
 def _tick(s: Machine, _event: Tick) -> None:
     forget_idle(s)
+    for worker in s.workers.values():
+        if worker.unreachable:
+            known = {t: w for t, w in worker.unreachable.items() if t in s.tasks}
+            worker.unreachable = known
 
 
 def _ask_shell(s: SchedulerState, client: ClientState, message: Any) -> None:

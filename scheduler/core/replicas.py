@@ -33,6 +33,7 @@ def stored(s: SchedulerState, worker: WorkerState, message: Stored) -> None:
     """The worker fetched values: replicas, unless the world has moved on."""
     for tid, origin in message.items:
         _check_tid(s, tid)
+        worker.unreachable.pop(tid, None)
         task = s.tasks.get(tid)
         if void(worker, tid, message.seen):
             s.stale_facts += 1
@@ -96,7 +97,8 @@ def miss(s: SchedulerState, worker: WorkerState, message: Miss) -> None:
     """The worker could not get a value from another one.
 
     That the value was not found there is hearsay: the accused is asked. That the
-    accused is out of reach says nothing about the value.
+    accused is out of reach says nothing about the value, and the worker is not
+    sent there again; if there is no other holder, its tasks go elsewhere.
     """
     tid, accused_wid, why = message
     _check_tid(s, tid)
@@ -106,31 +108,42 @@ def miss(s: SchedulerState, worker: WorkerState, message: Miss) -> None:
     if task is None or task.state != MEMORY:
         # Attempts that wait for it were cancelled when it went.
         return
-    accused = s.workers.get(accused_wid)
-    others = tuple(wid for wid in wids_of(task) if wid not in (accused_wid, worker.wid))
+    vain = {worker.wid, accused_wid}
+    if why == NOT_FOUND:
+        vain |= worker.unreachable.get(tid, set())
+    else:
+        vain |= worker.unreachable.setdefault(tid, set())
+        worker.unreachable[tid].add(accused_wid)
+    others = tuple(wid for wid in wids_of(task) if wid not in vain)
     if others:
         s.to_worker(worker, Holders(tid, others))
-    if accused is None or accused not in task.replicas:
-        return
+    accused = s.workers.get(accused_wid)
     if why == NOT_FOUND:
-        askers = s.confirming.get((tid, accused_wid))
-        if askers is None:
-            askers = s.confirming[tid, accused_wid] = []
-            s.to_worker(accused, Confirm(tid))
-        if not others:
-            askers.append(worker.wid)
+        if accused is not None and accused in task.replicas:
+            _ask_the_accused(s, tid, accused, None if others else worker)
     elif not others:
-        _move_away(s, task, worker, accused)
+        _move_away(s, task, worker)
 
 
-def _move_away(
-    s: SchedulerState, dep: TaskState, worker: WorkerState, holder: WorkerState
+def _ask_the_accused(
+    s: SchedulerState, tid: Tid, accused: WorkerState, asker: WorkerState | None
 ) -> None:
-    """The worker cannot reach the only holder: its tasks go where it can be reached.
+    """Have a worker say itself whether it holds the value, and who waits for that."""
+    askers = s.confirming.get((tid, accused.wid))
+    if askers is None:
+        askers = s.confirming[tid, accused.wid] = []
+        s.to_worker(accused, Confirm(tid))
+    if asker is not None:
+        askers.append(asker.wid)
+
+
+def _move_away(s: SchedulerState, dep: TaskState, worker: WorkerState) -> None:
+    """The worker can reach no holder: its tasks go where one can be reached.
 
     When every worker that a task may run on has failed so, the value is computed
-    anew elsewhere: a replica that nobody can reach is none.
+    anew: replicas that nobody can reach are none.
     """
+    del worker.unreachable[dep.tid]
     exhausted = False
     for attempt in list(worker.attempts.values()):
         task = attempt.task
@@ -142,11 +155,10 @@ def _move_away(
         if avoid.issuperset(task.queue.workers):
             exhausted = True
             avoid.clear()
-    if exhausted:
-        s.log(
-            20,
-            f"no worker can reach {holder.name!r}, which alone holds {dep.key!r}: "
-            "it is computed again",
-        )
+    if not exhausted:
+        return
+    names = ", ".join(repr(holder.name) for holder in dep.replicas)
+    s.log(20, f"no worker can reach {names} for {dep.key!r}: it is computed again")
+    for holder in dep.replicas:
         s.drop_at(holder, dep.tid)
         lose_replica(s, dep, holder, f"worker {holder.name!r} cannot be reached")

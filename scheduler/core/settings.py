@@ -25,7 +25,8 @@ class Settings(NamedTuple):
     prediction for a group of which no task has ended yet. A task is given up when
     more than ``allowed_failures`` workers died under it. ``inline_bytes_max``
     bounds the small values kept here, ``records_max`` the collision records.
-    ``validate`` runs all invariants after every event.
+    ``validate`` checks all invariants after every event (beyond 1000 tasks: as often
+    as comes to 1000 tasks per event).
     """
 
     policy: Policy = "warn"

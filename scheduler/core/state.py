@@ -67,6 +67,7 @@ class SchedulerState:
         self.inline_bytes = 0
         self.unfinished = 0
         self.stale_facts = 0
+        self.unchecked = 0
 
         # Workers that have a free thread, and those with more than they can run.
         self.idle: dict[WorkerState, None] = {}

@@ -124,6 +124,8 @@ def start(s: SchedulerState, task: TaskState) -> None:
     for dep in task.deps:
         state = dep.state
         if state == ERRED:
+            # Never linked to its dependencies: new ones may be needed by nobody.
+            s.touched.extend(task.deps)
             move(s, task, ERRED, dep.failure)
             return
         if state != MEMORY:

@@ -22,6 +22,7 @@ from .entities import (
     FINISHED,
     MEMORY,
     NEWS,
+    PENDING,
     RELEASED,
     WAITING,
     ClientState,
@@ -35,6 +36,8 @@ from .table import move
 def add(s: SchedulerState, client: ClientState, fid: Fid, task: TaskState) -> None:
     """Bind a future to an instance; the instance is needed from now on."""
     client.futures[fid] = task
+    if task.wants is None:
+        task.told = PENDING
     task.add_want(client, fid)
     if task.state == RELEASED:
         s.work.append((task, WAITING, None))
