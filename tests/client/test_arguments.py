@@ -78,14 +78,14 @@ async def test_a_cyclic_container(client: Client) -> None:
     assert has_futures(cycle)
 
 
-async def test_deep_containers_need_no_stack(client: Client) -> None:
+def test_deep_containers_need_no_stack() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
     assert not has_futures(deep)
 
 
-async def test_a_long_list_is_looked_through_at_a_glance() -> None:
+def test_a_long_list_is_looked_through_at_a_glance() -> None:
     numbers = list(range(1_000_000))
     begin = time.process_time()
     assert not has_futures(numbers)

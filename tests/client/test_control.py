@@ -69,15 +69,15 @@ def test_what_the_cluster_says_of_itself(c: Client) -> None:
 
 def test_collisions_are_kept(c: Client) -> None:
     old = c.submit(abs, -1, key="twice")
+    new = c.submit(abs, -2, key="twice")
     with pytest.warns(UserWarning, match="collision"):
-        new = c.submit(abs, -2, key="twice")
         assert c.gather([old, new]) == [1, 1]
     record = c.collisions()[-1]
     assert (record.key, record.kind, record.action) == ("twice", "spec", "kept")
     assert record.submitter == c.id
 
 
-async def test_waiting_for_workers(tmp_path: Any) -> None:
+async def test_waiting_for_workers() -> None:
     async with (
         cluster(1) as made,
         Client(made.address, asynchronous=True) as client,

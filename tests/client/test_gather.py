@@ -10,9 +10,15 @@ import pytest
 
 from raddle.client.client import Client
 from raddle.client.future import record_of
+from raddle.protocol.core.messages.client import (
+    Answer,
+    Ask,
+    Finished,
+    Graph,
+    GraphAck,
+    PendingAgain,
+)
 from raddle.protocol.errors import CommClosedError, ConfigError
-from raddle.protocol.core.messages.client import Answer, Ask, Finished, Graph, GraphAck
-from raddle.protocol.core.messages.client import PendingAgain
 from raddle.protocol.serialize import dumps
 from testkit.cluster import cluster
 from testkit.polling import eventually_async
@@ -56,10 +62,10 @@ def test_failures_can_be_left_out(c: Client) -> None:
         c.gather([good], errors="ignore")  # type: ignore[arg-type]
 
 
-def test_a_failure_is_raised_before_the_rest_is_done(c: Client, tmp_path: Any) -> None:
+def test_a_failure_is_raised_before_the_rest_is_done(c: Client) -> None:
     from raddle.client.iterate import wait
 
-    address = sorted(c.nthreads())[0]
+    address = min(c.nthreads())
     never = c.submit(abs, -1, resources={"nowhere": 1}, pure=False)
     bad = c.submit(truediv, 1, 0, workers=[address], pure=False)
     with pytest.raises(ZeroDivisionError):

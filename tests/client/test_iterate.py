@@ -63,19 +63,21 @@ def test_wait_no_longer_than_told(c: Client, never: Future) -> None:
     assert record_of(never).observers is None
 
 
-def test_wait_raises_for_cancelled_futures(c: Client, never: Future) -> None:
+def test_wait_raises_for_cancelled_futures(never: Future) -> None:
     never.cancel()
     with pytest.raises(CancelledError):
         wait([never])
 
 
-def test_wait_for_nothing_and_in_a_wrong_way(c: Client) -> None:
+@pytest.mark.usefixtures("c")
+def test_wait_for_nothing_and_in_a_wrong_way() -> None:
     assert wait([]) == (set(), set())
     with pytest.raises(ConfigError, match="return_when must be"):
         wait([], return_when="SOME")  # type: ignore[arg-type]
 
 
-def test_wait_for_a_collection(c: Client) -> None:
+@pytest.mark.usefixtures("c")
+def test_wait_for_a_collection() -> None:
     x = da.ones(10, chunks=5).persist()
     done, _ = wait(x)
     assert len(done) == 2
@@ -172,7 +174,7 @@ def test_failures_raise_or_not(c: Client) -> None:
     assert next(as_completed([bad])) is bad
 
 
-def test_as_completed_has_a_deadline(c: Client, never: Future) -> None:
+def test_as_completed_has_a_deadline(never: Future) -> None:
     completed = as_completed([never], timeout="1 ms")
     with pytest.raises(RaddleTimeoutError, match="1 futures"):
         next(completed)
@@ -184,7 +186,8 @@ async def test_as_completed_has_a_deadline_on_the_loop(client: Client) -> None:
         await anext(completed)
 
 
-def test_as_completed_takes_futures_only(c: Client) -> None:
+@pytest.mark.usefixtures("c")
+def test_as_completed_takes_futures_only() -> None:
     with pytest.raises(TypeError, match="takes futures, not 3"):
         as_completed([3])  # type: ignore[list-item]
 

@@ -74,7 +74,7 @@ def test_a_taken_name(c: Client) -> None:
     same = c.scatter({"name": 1})["name"]
     with pytest.warns(RunSpecCollisionWarning, match="'name'"):
         other = c.scatter({"name": 2})["name"]
-        assert c.gather([first, same, other]) == [1, 1, 2]
+    assert c.gather([first, same, other]) == [1, 1, 2]
     with pytest.raises(RunSpecCollisionError, match="'name'"):
         c.scatter({"name": 3}, collision_policy="raise")
     assert c.gather([first, other]) == [1, 2]

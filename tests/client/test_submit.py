@@ -30,7 +30,7 @@ class Unloadable:
         return math.sqrt, (-1,)
 
 
-class Odd(Exception):  # noqa: N818
+class Odd(Exception):
     """An exception whose constructor takes something else than its text."""
 
     def __init__(self, first: int, second: int) -> None:
@@ -85,8 +85,8 @@ def test_keys_by_hand(c: Client) -> None:
 
 def test_a_task_on_a_future_of_its_own_key(c: Client) -> None:
     x = c.submit(abs, -3, key="same")
+    y = c.submit(add, x, 1, key="same")
     with pytest.warns(UserWarning, match="collision"):
-        y = c.submit(add, x, 1, key="same")
         assert y.result() == 3
 
 
@@ -124,26 +124,17 @@ def test_map_with_futures_and_keywords(c: Client) -> None:
     assert c.gather(c.map(sum, [[1], [2]], start=x)) == [5, 6]
 
 
-def first_of(array: Any, index: int) -> float:
-    return float(array[index])
-
-
 def test_a_big_keyword_of_a_map_is_sent_once(c: Client) -> None:
     big = np.arange(100_000.0)
-    futures = (
-        c.map(first_of, index=3, iterables=())
-        if False
-        else c.map(functools.partial(dict, a=1), range(0))
-    )
-    assert futures == []
-    futures = c.map(pick, range(4), array=big)
-    assert c.gather(futures) == [0.0, 1.0, 2.0, 3.0]
-    held = c.who_has()
-    assert sum(key.startswith("ndarray-") for key in held) <= 1
+    futures = c.map(pick, range(4), array=big, other=big)
+    assert c.gather(futures) == [0.0, 2.0, 4.0, 6.0]
+    graphs = c.session.table.calls
+    assert len(graphs) == 1
+    assert c.scheduler_info()["tasks"] == 5  # the array is one of them
 
 
-def pick(index: int, array: Any) -> float:
-    return float(array[index])
+def pick(index: int, array: Any, other: Any) -> float:
+    return float(array[index] + other[index])
 
 
 @pytest.mark.parametrize(
