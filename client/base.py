@@ -65,13 +65,13 @@ class CallOptions:
     silent. Callable annotations are asked for each key.
     """
 
-    __slots__ = ("_callable", "_plain", "policy")
+    __slots__ = ("_active", "_callable", "_plain", "policy")
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         if given.get("allow_other_workers") and not given.get("workers"):
             msg = "Only use allow_other_workers= if using workers="
             raise ValueError(msg)
-        active = active_annotations()
+        self._active = active = active_annotations()
         if active:
             merged = dict(active)
             merged.update((k, v) for k, v in given.items() if v)
@@ -91,6 +91,10 @@ class CallOptions:
         self, key: Key, own: Mapping[str, Any] | None = None
     ) -> Mapping[str, Any] | None:
         """The annotation of one task; what is said of it alone (``own``) counts more."""
+        if own and self._active:
+            # dask gives the layers that it adds while computing what is said around
+            # the call; that is not said of them alone.
+            own = {k: v for k, v in own.items() if self._active.get(k) != v}
         if not self._callable and not own:
             return self._plain or None
         called = annotation({k: v(key) for k, v in self._callable.items()})

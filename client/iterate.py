@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from raddle.protocol import config
 from raddle.protocol.core.messages.client import Detach
@@ -32,9 +32,9 @@ from .sync import (
 )
 from .values import error_of
 
-ALL_COMPLETED = "ALL_COMPLETED"
-FIRST_COMPLETED = "FIRST_COMPLETED"
-FIRST_EXCEPTION = "FIRST_EXCEPTION"
+ALL_COMPLETED: Final = "ALL_COMPLETED"
+FIRST_COMPLETED: Final = "FIRST_COMPLETED"
+FIRST_EXCEPTION: Final = "FIRST_EXCEPTION"
 
 ReturnWhen = Literal["ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION"]
 
@@ -72,7 +72,7 @@ def futures_of(o: Any, client: Any = None) -> list[Future]:
 def wait(
     fs: Any,
     timeout: str | float | None = None,
-    return_when: ReturnWhen = ALL_COMPLETED,  # type: ignore[assignment]
+    return_when: ReturnWhen = ALL_COMPLETED,
 ) -> Any:
     """Wait until futures are done; two sets, ``done`` and ``not_done``.
 

@@ -208,7 +208,7 @@ class Converter:
 
     def node(self, value: Any, fused: _Fused | None) -> Any:  # noqa: PLR0911
         """An argument of a graph node, seen from inside of ``fused`` if given."""
-        kind = type(value)
+        kind: Any = type(value)
         if kind is TaskRef:
             return self._seen(value.key, fused)
         if kind is Task:
@@ -217,10 +217,11 @@ class Converter:
             return self._inputs.future(value)
         if not isinstance(value, GraphNode):
             return self._seen(value.key, fused) if isinstance(value, TaskRef) else value
+        parts: Any = value
         if kind is List or kind is Tuple or kind is Set:
-            return kind.klass([self.node(a, fused) for a in value.args])
+            return kind.klass([self.node(a, fused) for a in parts.args])
         if kind is Dict:
-            items = [self.node(a, fused) for a in value.args]
+            items = [self.node(a, fused) for a in parts.args]
             return dict(zip(items[::2], items[1::2], strict=True))
         if isinstance(value, Alias):
             return self._seen(value.target, fused)

@@ -12,6 +12,7 @@ from raddle.client.client import Client
 from raddle.protocol.core.messages.client import RunOnWorkers
 from raddle.protocol.errors import CommClosedError, ConfigError
 from raddle.protocol.errors import TimeoutError as RaddleTimeoutError
+from raddle.worker.server import Worker
 from testkit.cluster import cluster
 from testkit.scripted import ScriptedScheduler
 
@@ -86,9 +87,7 @@ async def test_waiting_for_workers() -> None:
         waiting = asyncio.ensure_future(client.wait_for_workers(2, timeout=20))
         with pytest.raises(RaddleTimeoutError, match="1 of 3 workers"):
             await client.wait_for_workers(3, timeout="1 ms")
-        import raddle
-
-        async with raddle.Worker(made.address, name="late"):
+        async with Worker(made.address, name="late"):
             await waiting
         with pytest.raises(ConfigError, match="at least 1"):
             await client.wait_for_workers(0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from raddle.client.client import Client
-from raddle.protocol.core.messages.client import Answer, Ask, Graph, GraphAck, Scatter
+from raddle.protocol.core.messages.client import Answer, Ask, Scatter
 from raddle.protocol.errors import (
     RaddleError,
     RunSpecCollisionError,
@@ -119,7 +119,6 @@ async def test_workers_that_cannot_be_reached(
     assert scripted.of(Scatter) == []
 
 
-def test_an_empty_scatter_announces_nothing_odd(c: Client) -> None:
+def test_nothing_to_scatter(c: Client) -> None:
     assert c.scatter([]) == []
     assert c.scatter({}) == {}
-    assert Graph is not GraphAck

@@ -77,7 +77,7 @@ def test_impure_calls_have_unique_names(c: Client) -> None:
 
 def test_keys_by_hand(c: Client) -> None:
     assert c.submit(abs, -1, key="mine").key == "mine"
-    key = ("mine", np.int64(1))
+    key: Any = ("mine", np.int64(1))
     assert c.submit(abs, -2, key=key).key == ("mine", 1)
     with pytest.raises(TypeError, match="cannot be a key"):
         c.submit(abs, -1, key=["x"])  # type: ignore[arg-type]
