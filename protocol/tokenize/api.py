@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import ConfigError
-from .hashing import ROOT_ARGS, str_piece, u64
-from .node import Raw
 from .tokens import Token
 from .walk import Walker, strict_mode
 
-
-class _Settings(NamedTuple):
-    ensure_deterministic: bool
-    function_code: str
-    bulk_hash: str
+_config: dict[str, Any] | None = None
 
 
-def _section(config: Any, name: str) -> Any:
-    found = config.get(name)
-    return found if isinstance(found, dict) else {}
+def _load_config() -> dict[str, Any]:
+    """The configuration of dask, imported at the first use: one dict for good."""
+    global _config
+    from dask.config import config
+
+    _config = config
+    return _config
 
 
 def _setting(section: Any, name: str) -> Any:
@@ -28,22 +26,34 @@ def _setting(section: Any, name: str) -> Any:
     return section.get(name.replace("-", "_")) if found is None else found
 
 
-def _settings() -> _Settings:
-    import dask.config
-
-    config = dask.config.config
-    ours = _section(_section(config, "raddle"), "tokenize")
+def _strictness(config: dict[str, Any], ours: Any) -> bool:
     strict = _setting(ours, "ensure-deterministic") if ours else None
     if strict is None:
-        theirs = _section(config, "tokenize")
+        theirs = config.get("tokenize")
         strict = _setting(theirs, "ensure-deterministic") if theirs else False
-    if strict not in (None, True, False):
-        msg = f"tokenize.ensure-deterministic must be true or false, not {strict!r}"
-        raise ConfigError(msg)
-    return _Settings(
-        bool(strict),
-        _setting(ours, "function-code") or "own",
-        _setting(ours, "bulk-hash") or "xxh3-128",
+    if strict is None or strict is False:
+        return False
+    if strict is True:
+        return True
+    msg = f"tokenize.ensure-deterministic is a boolean, not {strict!r}"
+    raise ConfigError(msg)
+
+
+def _walker(strict: bool | None) -> Walker:
+    config = _load_config() if _config is None else _config
+    ours = config.get("raddle")
+    if ours is not None:
+        ours = ours.get("tokenize")
+    if strict is None:
+        strict = strict_mode.get()
+        if strict is None:
+            strict = _strictness(config, ours)
+    if not ours:
+        return Walker(ensure_deterministic=strict)
+    return Walker(
+        ensure_deterministic=strict,
+        function_code=_setting(ours, "function-code") or "own",
+        bulk_hash=_setting(ours, "bulk-hash") or "xxh3-128",
     )
 
 
@@ -59,20 +69,4 @@ def tokenize(
     ``tokenize.ensure-deterministic``) says. Exceptions of hooks and handlers pass
     through.
     """
-    settings = _settings()
-    strict = ensure_deterministic
-    if strict is None:
-        strict = strict_mode.get()
-        if strict is None:
-            strict = settings.ensure_deterministic
-    walker = Walker(
-        ensure_deterministic=strict,
-        function_code=settings.function_code,
-        bulk_hash=settings.bulk_hash,
-    )
-    named: list[tuple[str, Any]] = [("", Raw(u64(len(args))))]
-    named += [(f"args[{i}]", arg) for i, arg in enumerate(args)]
-    for name in sorted(kwargs):
-        named.append(("", Raw(str_piece(name))))
-        named.append((f"kwargs[{name!r}]", kwargs[name]))
-    return Token.of(walker.root(ROOT_ARGS, named))
+    return Token.of(_walker(ensure_deterministic).arguments(args, kwargs))

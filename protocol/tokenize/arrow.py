@@ -48,7 +48,7 @@ class _Sink:
 
 def stream_piece(walker: Any, array: Any) -> bytes:
     """The piece of one array's Arrow stream: schema, dictionaries, values."""
-    sink = _Sink(walker.hasher())
+    sink = _Sink(walker.mode.hasher())
     batch = pa.record_batch([array], names=[""])
     with (
         pa.PythonFile(sink, mode="w") as file,
@@ -73,6 +73,9 @@ def array_node(walker: Any, array: Any) -> Node:
 def _plain(array: Any) -> Any:
     """The same values in a form whose bytes are all value."""
     kind = array.type
+    if array.offset or array.nbytes != array.get_total_buffer_size():
+        # A slice: the stream would cut it at its beginning only.
+        array = pa.concat_arrays([array.slice(0, 0), array])
     if pa.types.is_boolean(kind):
         return array.cast(pa.uint8())  # the last byte of a bitmap has spare bits
     for views, flat in (

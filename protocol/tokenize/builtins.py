@@ -8,15 +8,11 @@ from __future__ import annotations
 import datetime as dt
 import pathlib
 import struct
-import sys
 import types
 import uuid
-from array import array
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from itertools import repeat
-from operator import is_not
 from typing import Any
 
 from .hashing import (
@@ -118,7 +114,9 @@ def _take_memoryview(walker: Any, view: memoryview) -> Piece | Node:
 
 
 def _take_buffer(walker: Any, wrapped: Buffer) -> bytes:
-    piece: bytes = walker.buffer(b"u", wrapped.data)
+    view = memoryview(wrapped.data)
+    data = view if view.c_contiguous else view.tobytes()
+    piece: bytes = walker.big_leaf(wrapped, b"u", data)
     return piece
 
 
@@ -141,7 +139,7 @@ def packed(walker: Any, items: Any, tag: bytes) -> bytes | None:
     Decided by the content alone, so equal sequences are packed alike.
     """
     kind = type(items[0])
-    pack: Callable[[Any, Any, bytes], bytes | None]
+    pack: Callable[[Any, Any, bytes], bytes]
     if kind is str:
         pack = _pack_strs
     elif kind is int:
@@ -150,24 +148,19 @@ def packed(walker: Any, items: Any, tag: bytes) -> bytes | None:
         pack = _pack_floats
     else:
         return None
-    # By identity: types may be compared and hashed by code of their metaclass.
-    if type(items[-1]) is not kind or any(map(is_not, map(type, items), repeat(kind))):
+    if type(items[-1]) is not kind:
         return None
-    return pack(walker, items, b"P" + tag)
-
-
-def _little(numbers: array[Any]) -> array[Any]:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
-
-
-def _pack_ints(walker: Any, items: Any, head: bytes) -> bytes | None:
     try:
-        numbers = array("q", items)
-    except OverflowError:
+        # Identity decides; only a metaclass with an __eq__ of its own is asked more.
+        if list(map(type, items)).count(kind) != len(items):
+            return None
+        return pack(walker, items, b"P" + tag)
+    except Exception:  # noqa: BLE001 (an int beyond 64 bits, or such a metaclass)
         return None
-    piece: bytes = walker.buffer(head + b"q", _little(numbers))
+
+
+def _pack_ints(walker: Any, items: Any, head: bytes) -> bytes:
+    piece: bytes = walker.buffer(head + b"q", struct.pack(f"<{len(items)}q", *items))
     return piece
 
 
@@ -175,15 +168,19 @@ def _pack_floats(walker: Any, items: Any, head: bytes) -> bytes:
     total = sum(items)
     if total != total:  # noqa: PLR0124 (a nan, or infinities of both signs)
         items = [_NAN_VALUE if x != x else x for x in items]  # noqa: PLR0124
-    numbers = _little(array("d", items))
-    piece: bytes = walker.buffer(head + b"d", numbers)
+    piece: bytes = walker.buffer(head + b"d", struct.pack(f"<{len(items)}d", *items))
     return piece
 
 
 def _pack_strs(walker: Any, items: Any, head: bytes) -> bytes:
-    lengths = _little(array("Q", map(len, items)))
-    sizes: bytes = walker.buffer(head + b"n", lengths)
-    piece: bytes = walker.buffer(head + b"s" + sizes, utf8("".join(items)))
+    text = "\0".join(items)
+    if text.count("\0") == len(items) - 1:
+        head += b"s"
+    else:
+        text = "".join(items)
+        lengths = struct.pack(f"<{len(items)}Q", *map(len, items))
+        head += b"n" + walker.buffer(b"u", lengths)
+    piece: bytes = walker.buffer(head, utf8(text))
     return piece
 
 

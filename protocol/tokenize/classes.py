@@ -119,7 +119,10 @@ _EXACT: dict[int, Encoder] = {
         weakref.WeakSet: composite(_take_weakset),
         typing.TypeVar: composite(_take_typevar),
         dataclasses.Field: composite(take_field),
-        object: composite(lambda _, obj: identity(obj)),
+        **dict.fromkeys(
+            (object, types.TracebackType, types.FrameType),
+            composite(lambda _, obj: identity(obj)),
+        ),
     }.items()
 }
 _CLASS = cyclic(take_class)

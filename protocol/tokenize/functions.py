@@ -150,7 +150,7 @@ def take_function(walker: Any, func: types.FunctionType) -> Node | Piece:
     """A Python function: by reference if it can be imported, else by value."""
     module, name = func.__module__, func.__qualname__
     if find_global(module, name) is func:
-        if walker.function_code == "none":
+        if walker.mode.function_code == "none":
             return digest_piece(b"OJ" + str_piece(module) + str_piece(name))
         code = _code_of(func)
         return digest_piece(b"Oj" + str_piece(module) + str_piece(name) + code)
@@ -229,6 +229,10 @@ def _take_code(_: Any, code: types.CodeType) -> bytes:
 
 def _take_builtin(walker: Any, func: types.BuiltinFunctionType) -> Node | Piece:
     owner = func.__self__
+    if type(owner) is types.ModuleType and sys.modules.get(owner.__name__) is owner:
+        name = func.__name__
+        if owner.__dict__.get(name) is func:
+            return b"OB" + str_piece(owner.__name__) + str_piece(name)
     if owner is None or type(owner) is types.ModuleType:
         module = func.__module__ if owner is None else owner.__name__
         if find_global(module, func.__name__) is func:
@@ -244,11 +248,18 @@ def _take_method(_: Any, method: types.MethodType) -> Node:
 
 
 def _take_partial(_: Any, call: functools.partial[Any]) -> Node:
-    return Node(
-        b"Op",
-        (call.func, call.args, call.keywords, call.__dict__),
-        labels=(".func", ".args", ".keywords", ""),
-    )
+    children: list[Any] = [call.func, call.args]
+    labels = [".func", ".args"]
+    present = 0
+    if call.keywords:
+        present |= 1
+        children.append(call.keywords)
+        labels.append(".keywords")
+    if call.__dict__:
+        present |= 2
+        children.append(call.__dict__)
+        labels.append("")
+    return Node(b"Op" + bytes([present]), children, labels=labels)
 
 
 def _take_lru_cache(walker: Any, func: Any) -> Node | Piece:
@@ -256,7 +267,7 @@ def _take_lru_cache(walker: Any, func: Any) -> Node | Piece:
     module, name = func.__module__, func.__qualname__
     parameters = func.cache_parameters()
     if find_global(module, name) is func and type(inner) is types.FunctionType:
-        code = b"" if walker.function_code == "none" else _code_of(inner)
+        code = b"" if walker.mode.function_code == "none" else _code_of(inner)
         named = Raw(digest_piece(b"OL" + str_piece(module) + str_piece(name) + code))
         return Node(b"OK", (named, parameters))
     return Node(b"OK", (inner, parameters), labels=(".__wrapped__", ""))

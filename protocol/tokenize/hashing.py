@@ -12,6 +12,7 @@ import numbers
 import struct
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
@@ -25,7 +26,7 @@ ENCODING = 1
 of this package must raise it."""
 
 STRUCTURE_HASH = b"blake2b-128"
-BULK_HASHES = ("xxh3-128", "blake2b", "blake3")
+BULK_HASHES = ("xxh3-128", "blake2b")
 FUNCTION_CODES = ("own", "none")
 
 INLINE_MAX = 64
@@ -44,6 +45,22 @@ class Digest(NamedTuple):
 
     digest: bytes
     skeleton: bytes | None
+
+
+_digest: Callable[[type[Digest], tuple[bytes, None]], Digest] = tuple.__new__
+
+
+def deterministic(digest: bytes) -> Digest:
+    """A digest without a skeleton, at half the price of the constructor."""
+    return _digest(Digest, (digest, None))
+
+
+class Mode(NamedTuple):
+    """What two walkers must have in common for their digests to be comparable."""
+
+    function_code: str
+    hasher: Callable[[], Hasher]
+    tag: bytes
 
 
 class Hasher(Protocol):
@@ -83,33 +100,26 @@ def _blake2b_128() -> Hasher:
     return blake2b(digest_size=16)
 
 
-def _blake3() -> Callable[[], Hasher]:
-    try:
-        from blake3 import blake3  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        msg = (
-            "raddle.tokenize.bulk-hash is blake3, but the package blake3 is not "
-            "installed: install it on every client, or choose xxh3-128 or blake2b"
-        )
-        raise ConfigError(msg) from None
-    make: Callable[[], Hasher] = blake3
-    return make
-
-
 def bulk_hasher(name: str) -> Callable[[], Hasher]:
     """The constructor of the bulk hash called ``name``.
 
-    Never decided by what is installed: raises :class:`ConfigError` for an unknown
-    name and for one whose package is missing.
+    Never decided by what is installed. Raises :class:`ConfigError` for an unknown
+    name.
     """
     if name == "xxh3-128":
         return xxhash.xxh3_128
     if name == "blake2b":
         return _blake2b_128
-    if name == "blake3":
-        return _blake3()
     msg = f"unknown bulk hash {name!r}: choose one of {', '.join(BULK_HASHES)}"
     raise ConfigError(msg)
+
+
+@lru_cache(maxsize=16)
+def mode_of(function_code: str, bulk_hash: str) -> Mode:
+    """The mode of these settings; raises :class:`ConfigError` for unknown ones."""
+    check_function_code(function_code)
+    tag = u64(len(bulk_hash)) + bulk_hash.encode()
+    return Mode(function_code, bulk_hasher(bulk_hash), tag)
 
 
 def check_function_code(mode: str) -> str:
@@ -140,10 +150,14 @@ NAN = struct.pack("<d", float("nan"))
 
 _STR_HEADS = tuple(b"s" + u64(n) for n in range(INLINE_MAX))
 _INT_HEADS = tuple(b"i" + u64(n) for n in range(INLINE_MAX))
+_TWO_BYTES = _INT_HEADS[2]
 _pack_float = struct.Struct("<d").pack
+_pack_short = struct.Struct("<h").pack
 
 
 def _int_piece(value: int) -> bytes:
+    if -0x8000 < value <= -0x80 or 0x80 <= value < 0x8000:
+        return _TWO_BYTES + _pack_short(value)
     size = (value.bit_length() >> 3) + 1
     data = value.to_bytes(size, "little", signed=True)
     if size < INLINE_MAX:
@@ -231,7 +245,8 @@ def key_piece(key: Key) -> bytes:
         for part in key:  # type: ignore[union-attr]
             kind = type(part)
             if kind is int:
-                parts.append(int_piece(part))  # type: ignore[arg-type]
+                small = 0 <= part < 1024  # type: ignore[operator]
+                parts.append(_SMALL_INTS[part] if small else _int_piece(part))  # type: ignore[index, arg-type]
             elif kind is str:
                 parts.append(str_piece(part))  # type: ignore[arg-type]
             else:
@@ -258,7 +273,7 @@ def run_spec_token(key: Key, body: Digest) -> Digest:
     head = _ROOT_SPEC + key_piece(key)
     skeleton = body.skeleton
     if skeleton is None:
-        return Digest(blake(head + body.digest), None)
+        return deterministic(blake(head + body.digest))
     return Digest(blake(head + body.digest), blake(head + skeleton))
 
 

@@ -19,6 +19,12 @@ from .node import IDENTITY, ORDERED, PAIRS, UNORDERED, Node, Raw
 from .registry import lookup, module_of
 
 _NEWOBJ, _NEWOBJ_EX, _RECONSTRUCTOR, _CALL = b"n", b"x", b"o", b"r"
+_new: Any = copyreg.__newobj__  # type: ignore[attr-defined]
+_new_ex: Any = copyreg.__newobj_ex__  # type: ignore[attr-defined]
+_reconstructor: Any = copyreg._reconstructor  # type: ignore[attr-defined]  # noqa: SLF001
+
+_PLAIN = b"On\2"
+_PLAIN_LABELS = (".__class__", ".__dict__")
 
 
 def identity(obj: Any) -> Node:
@@ -42,8 +48,12 @@ def take_object(walker: Any, obj: Any) -> Node:
 
 
 def _reduce(obj: Any, cls: type) -> Any:
-    # A class hashed by its metaclass may not be looked up: that runs foreign code.
-    if lookup(type(cls), "__hash__") is type.__hash__:
+    # Libraries that carry tracebacks register reducers for exceptions: what is
+    # imported must not count. And a class that its metaclass hashes may not be
+    # looked up: that runs foreign code.
+    if (
+        type(cls) is type or lookup(type(cls), "__hash__") is type.__hash__
+    ) and not issubclass(cls, BaseException):
         reducer = copyreg.dispatch_table.get(cls)
         if reducer is not None:
             return reducer(obj)
@@ -55,13 +65,17 @@ def _reduced(obj: Any, cls: type, reduced: Any) -> Node:
     if isinstance(reduced, str):
         return _named(obj, cls, reduced)
     func, args, state, items, entries, setter = (*reduced, *(None,) * 6)[:6]
+    if func is _new and len(args) == 1 and args[0] is cls:
+        alone = items is None and entries is None and setter is None
+        if alone and type(state) is dict and state:  # the most common form, quickly
+            return Node(_PLAIN, (cls, state), ORDERED, _PLAIN_LABELS)
     children: list[Any] = [cls]
     labels = [".__class__"]
-    if func is copyreg.__newobj__ and args[0] is cls:  # type: ignore[attr-defined]
+    if func is _new and args[0] is cls:
         kind, args = _NEWOBJ, args[1:]
-    elif func is copyreg.__newobj_ex__ and args[0] is cls:  # type: ignore[attr-defined]
+    elif func is _new_ex and args[0] is cls:
         kind, args = _NEWOBJ_EX, args[1:]
-    elif func is copyreg._reconstructor and args[0] is cls:  # type: ignore[attr-defined]  # noqa: SLF001
+    elif func is _reconstructor and args[0] is cls:
         kind, args = _RECONSTRUCTOR, args[1:]
     else:
         kind = _CALL
@@ -72,7 +86,8 @@ def _reduced(obj: Any, cls: type, reduced: Any) -> Node:
         present |= 1
         children.append(_arguments(func, cls, args))
         labels.append(".__reduce__()[1]")
-    if state is not None:
+    # An exception has an empty __dict__ only once somebody has looked at it.
+    if state is not None and not (type(state) is dict and not state):
         present |= 2
         children.append(state)
         labels.append(".__dict__" if type(state) is dict else ".__getstate__()")

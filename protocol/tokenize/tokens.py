@@ -31,7 +31,7 @@ class Token(str):
                 msg = f"a token is 32 lower-case hex digits, not {str(part)[:80]!r}"
                 raise ValueError(msg)
         token = str.__new__(cls, text)
-        object.__setattr__(token, "_skeleton", skeleton)
+        _set_skeleton(token, skeleton)
         return token
 
     @classmethod
@@ -39,9 +39,7 @@ class Token(str):
         """The token of a digest."""
         token = str.__new__(cls, digest.digest.hex())
         skeleton = digest.skeleton
-        object.__setattr__(
-            token, "_skeleton", None if skeleton is None else skeleton.hex()
-        )
+        _set_skeleton(token, None if skeleton is None else skeleton.hex())
         return token
 
     @property
@@ -78,6 +76,9 @@ class Token(str):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Token:
         return self
+
+
+_set_skeleton = Token.__dict__["_skeleton"].__set__
 
 
 class TokenizationError(RaddleError, RuntimeError):

@@ -17,16 +17,18 @@ from .classes import structural
 from .cycles import Cycle, walk_deep
 from .hashing import (
     BULK_MIN,
+    ROOT_ARGS,
     ROOT_CALL,
     ROOT_VALUE,
     Digest,
     Hasher,
     blake,
-    bulk_hasher,
-    check_function_code,
+    deterministic,
     digest_piece,
     int_piece,
     key_piece,
+    mode_of,
+    str_piece,
     u64,
 )
 from .node import Chunks, Flagged, Node, Piece, Raw, Same, close
@@ -40,6 +42,7 @@ strict_mode: ContextVar[bool | None] = ContextVar("strict_mode", default=None)
 _OPEN = object()
 _REWRITTEN = object()
 _EMPTY_DICT = digest_piece(DICT + u64(0))
+_ONE_ARGUMENT = ROOT_ARGS + u64(1)
 _NOTHING: dict[str, Any] = {}
 
 
@@ -51,8 +54,7 @@ class Walker:
     """
 
     __slots__ = (
-        "_bulk_tag", "_heads", "_kept", "_memo",
-        "function_code", "hasher", "prepared", "shallow", "strict",
+        "_heads", "_kept", "_memo", "mode", "prepared", "shallow", "strict",
     )  # fmt: skip
 
     def __init__(
@@ -63,9 +65,7 @@ class Walker:
         bulk_hash: str = "xxh3-128",
     ) -> None:
         self.strict = ensure_deterministic
-        self.function_code = check_function_code(function_code)
-        self.hasher: Callable[[], Hasher] = bulk_hasher(bulk_hash)
-        self._bulk_tag = u64(len(bulk_hash)) + bulk_hash.encode()
+        self.mode = mode_of(function_code, bulk_hash)
         self._memo: dict[int, Any] = {}
         self._kept: list[Any] = []
         self._heads: dict[int, Any] = {}
@@ -104,7 +104,7 @@ class Walker:
             self.prepared.clear()
             raise
         try:
-            return Digest(blake(b"".join(parts)), None)
+            return deterministic(blake(b"".join(parts)))
         except TypeError:  # a piece is flagged
             return self._body(func, args, kwargs)
 
@@ -114,18 +114,30 @@ class Walker:
 
     # --- what encoders and the public function call ---
 
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Digest:
+        """The digest of the arguments of a call."""
+        if len(args) == 1 and not kwargs:
+            piece = self.piece(args[0])
+            if type(piece) is bytes:
+                self.prepared.clear()
+                return deterministic(blake(_ONE_ARGUMENT + piece))
+        named: list[tuple[str, Any]] = [("", Raw(u64(len(args))))]
+        named += [(f"args[{i}]", arg) for i, arg in enumerate(args)]
+        for name in sorted(kwargs):
+            named.append(("", Raw(str_piece(name))))
+            named.append((f"kwargs[{name!r}]", kwargs[name]))
+        return self.root(ROOT_ARGS, named)
+
     def root(self, head: bytes, named: list[tuple[str, Any]]) -> Digest:
         """The digest of some values; their names begin the path of an error."""
         try:
             pieces: list[Any] = [self.piece(value) for _, value in named]
         finally:
             self.prepared.clear()
-        try:
-            return Digest(blake(head + b"".join(pieces)), None)
-        except TypeError:
-            pass
+        first = next((i for i, p in enumerate(pieces) if type(p) is Flagged), None)
+        if first is None:
+            return deterministic(blake(head + b"".join(pieces)))
         if self.strict:
-            first = next(i for i, p in enumerate(pieces) if type(p) is Flagged)
             path, type_name = pieces[first].trail()
             raise TokenizationError(named[first][0] + path, type_name)
         whole = [p.piece if type(p) is Flagged else p for p in pieces]
@@ -165,7 +177,7 @@ class Walker:
         size = view.nbytes
         if size < BULK_MIN:
             return digest_piece(head + u64(size) + view.tobytes())
-        state = self.hasher()
+        state = self.mode.hasher()
         state.update(view)
         return self.bulk_piece(head, size, state)
 
@@ -174,7 +186,7 @@ class Walker:
         if size < BULK_MIN:
             data = b"".join([bytes(chunk) for chunk in buffers])
             return digest_piece(head + u64(size) + data)
-        state = self.hasher()
+        state = self.mode.hasher()
         for chunk in buffers:
             state.update(chunk)
         return self.bulk_piece(head, size, state)
@@ -184,7 +196,7 @@ class Walker:
         known: bytes | None = self._memo.get(id(wrapped))
         if known is not None:
             return known
-        state = self.hasher()
+        state = self.mode.hasher()
         size = 0
         for chunk in wrapped.buffers:
             view = memoryview(chunk)
@@ -195,8 +207,6 @@ class Walker:
 
     def big_leaf(self, obj: Any, head: bytes, data: Any) -> bytes:
         """As :meth:`buffer`, for a value that is remembered if it is big."""
-        if len(data) < BULK_MIN:
-            return self.buffer(head, data)
         known: bytes | None = self._memo.get(id(obj))
         if known is not None:
             return known
@@ -206,7 +216,7 @@ class Walker:
     def bulk_piece(self, head: bytes, size: int, state: Hasher) -> bytes:
         """The piece of what has gone through a bulk hasher."""
         return digest_piece(
-            b"B" + u64(len(head)) + head + self._bulk_tag + u64(size) + state.digest()
+            b"B" + u64(len(head)) + head + self.mode.tag + u64(size) + state.digest()
         )
 
     def identity(self, obj: Any) -> Node:

@@ -65,6 +65,10 @@ THIRD_PARTY = {
 # Expensive, and perhaps not installed: imported by the function that needs it.
 LAZY = {"numpy", "pandas", "pyarrow"}
 LAZY_IN = {"dask": ("protocol/tokenize/*",)}
+# Files about one library, imported themselves only when its first object comes.
+ABOUT_A_LIBRARY = tuple(
+    f"protocol/tokenize/{name}.py" for name in ("arrays", "arrow", "frames", "nodes")
+)
 
 # The one place that may wait for time to pass; it polls, with a deadline.
 SLEEPERS = ("tests/support/testkit/polling.py",)
@@ -199,8 +203,10 @@ def third_party(module: Module) -> Iterator[str]:
             yield f"{found.line}: {found.name} is not a dependency (THIRD_PARTY)"
         elif not module.matches(THIRD_PARTY[known]):
             yield f"{found.line}: {found.name} is not for this file (THIRD_PARTY)"
-        elif not found.in_function and (
-            known in LAZY or module.matches(LAZY_IN.get(known, ()))
+        elif (
+            not found.in_function
+            and not module.matches(ABOUT_A_LIBRARY)
+            and (known in LAZY or module.matches(LAZY_IN.get(known, ())))
         ):
             yield f"{found.line}: {found.name} belongs inside the function that needs it"
 
