@@ -29,11 +29,11 @@ def load_secret(
         return _secret(argument, "the secret given")
     if file is not None:
         return _from_file(file)
-    configured = config.get("comm.secret")
+    configured = config.get_text("comm.secret")
     if configured is not None:
-        return _secret(str(configured), "raddle.comm.secret")
-    named = config.get("comm.secret-file")
-    return None if named is None else _from_file(str(named))
+        return _secret(configured, "raddle.comm.secret")
+    named = config.get_text("comm.secret-file")
+    return None if named is None else _from_file(named)
 
 
 def _from_file(name: str) -> bytes:

@@ -43,9 +43,24 @@ _numbers = itertools.count(1)
 class InprocLink(Link):
     """One end of a pair within this process."""
 
-    __slots__ = ("_other",)
+    __slots__ = ("_held", "_other")
 
     _other: InprocLink
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        # What arrived before connect() returned, in order.
+        self._held: list[Callable[[], None]] | None = None
+
+    def hold(self) -> None:
+        """Keep what arrives until :meth:`release`."""
+        self._held = []
+
+    def release(self) -> None:
+        """Let what has arrived take effect."""
+        held, self._held = self._held or [], None
+        for event in held:
+            event()
 
     def _post(self, function: Callable[[Any], None], argument: Any) -> None:
         """Call a method of the other end on its loop."""
@@ -69,7 +84,9 @@ class InprocLink(Link):
                 self._post(other._receive, batch)  # noqa: SLF001
 
     def _receive(self, batch: list[Any]) -> None:
-        if not self.closed:
+        if self._held is not None:
+            self._held.append(lambda: self._receive(batch))
+        elif not self.closed:
             self._deliver(batch)
 
     @property
@@ -107,7 +124,9 @@ class InprocLink(Link):
 
     def _leave(self, words: str) -> None:
         """The other end has closed."""
-        if not self.closed:
+        if self._held is not None:
+            self._held.append(lambda: self._leave(words))
+        elif not self.closed:
             self._reason = words
             self.closed = True
             self._end()
@@ -133,11 +152,14 @@ class InprocListener:
             link.welcome = self._accept(link, hello)
         except ProtocolError as error:
             logger.warning("refused %s: %s", link.peer_address, error)
-            return error
+            refusal = error
         except Exception as error:  # noqa: BLE001 (logged; the loop goes on)
             logger.exception("accept failed for %s", link.peer_address)
-            return HandshakeError(f"internal error: {type(error).__name__}")
-        return None
+            refusal = HandshakeError(f"internal error: {type(error).__name__}")
+        else:
+            return None
+        link.closed = link.ended = True
+        return refusal
 
     def close(self) -> None:
         """Take no more connections; the accepted ones stay."""
@@ -191,30 +213,33 @@ async def connect_inproc(
     name = f"{address}#{next(_numbers)}"
     near.local_address = far.peer_address = name
     near.peer_address = far.local_address = address
+    near.hold()
     done: asyncio.Future[ProtocolError | None] = loop.create_future()
 
     def answer(error: ProtocolError | None) -> None:
         if not done.done():
             done.set_result(error)
-        elif error is None:
-            near.abort("connect() was given up")
 
     def ask() -> None:
-        error = listener.take(far, hello)
-        # What the owner sends from within accept() follows this answer.
-        loop.call_soon_threadsafe(answer, error)
+        loop.call_soon_threadsafe(answer, listener.take(far, hello))
 
     try:
         listener.loop.call_soon_threadsafe(ask)
         async with asyncio.timeout(timeout):
             refusal = await done
-    except RuntimeError as broken:
-        raise CommClosedError(f"{address}: its event loop is closed") from broken
-    except TimeoutError:
+    except BaseException as error:
         near.on_batch, near.on_close = ignore_batch, ignore_close
-        msg = f"{address} did not answer within {timeout:g} s"
-        raise RaddleTimeoutError(msg) from None
+        near.release()
+        near.abort("connect() was given up")
+        if isinstance(error, TimeoutError):
+            msg = f"{address} did not answer within {timeout:g} s"
+            raise RaddleTimeoutError(msg) from None
+        if isinstance(error, RuntimeError):
+            raise CommClosedError(f"{address}: its event loop is closed") from error
+        raise
     if refusal is not None:
         raise type(refusal)(f"{address}: the other side refused: {refusal}")
     near.welcome = far.welcome
+    # After this has returned, so that the caller has the link before a batch.
+    loop.call_soon(near.release)
     return near

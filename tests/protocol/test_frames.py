@@ -57,7 +57,12 @@ def test_any_cut_gives_the_same_batches(
 
 
 def test_byte_by_byte() -> None:
-    batches = [[Release((1,)), Goodbye()], [], [data(b"", BIG)], [Present(1, 2)]]
+    batches: list[list[Message]] = [
+        [Release((1,)), Goodbye()],
+        [],
+        [data(b"", BIG)],
+        [Present(1, 2)],
+    ]
     reader = BatchReader()
     arrived = [b for byte in as_bytes(*batches) for b in reader.feed(bytes([byte]))]
     assert arrived == batches

@@ -348,12 +348,13 @@ def test_spoilt_handshakes_fail_by_name_or_succeed(secret: bytes | None) -> None
         near, far = connector(secret), acceptor(secret)
         words = near.start()
         with suppress(ProtocolError):  # any other exception is a bug
-            for side, _ in zip((far, near) * 3, range(4), strict=False):
+            sides: tuple[Acceptor | Connector, ...] = (far, near, far, near)
+            for side in sides:
                 spoilt = bytearray(words)
                 if spoilt and rng.random() < 0.5:
                     spoilt[rng.randrange(len(spoilt))] = rng.randrange(256)
                 words = side.feed(bytes(spoilt))
-                if side is far and far.hello is not None and not far.done:
+                if side is far and far.hello and not far.done:
                     words += far.welcome(WELCOME)
         met += near.done
         if secret is not None and near.done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Any, ForwardRef, Union, get_args, get_origin, get_type_hints
 
@@ -18,7 +19,7 @@ TEXTS = st.text(st.characters(), max_size=20)
 BIG = bytes(range(256)) * (RAW_MIN // 256) + b"and more"
 BUFFERS = st.one_of(
     st.binary(max_size=20),
-    st.binary(max_size=20).map(memoryview),
+    st.binary(max_size=20).map(lambda data: memoryview(data)),  # noqa: PLW0108 (mypy)
     st.just(BIG),
     st.just(memoryview(BIG)),
 )
@@ -76,6 +77,6 @@ def any_message() -> SearchStrategy[Message]:
     return st.one_of(*map(messages_of, MESSAGES.values()))
 
 
-def as_bytes(*batches: list[Message]) -> bytes:
+def as_bytes(*batches: Sequence[Message]) -> bytes:
     """What a connection carries for these batches."""
     return b"".join(bytes(b) for batch in batches for b in encode_batch(batch))
