@@ -30,12 +30,29 @@ class Office(Protocol):
 
 def identity(office: Office, _client: ClientId, _argument: None) -> dict[str, Any]:
     """Who the scheduler is, and its workers by address."""
-    found = queries.identity(office.machine)
-    for worker in found["workers"].values():
-        worker["type"] = "Worker"
-        worker["metrics"] = dict(office.metrics.get(worker["wid"], {}))
-    own = {"type": "Scheduler", "id": office.id, "address": office.address}
-    return {**own, "started": office.started, **found}
+    return {
+        "type": "Scheduler",
+        "id": office.id,
+        "address": office.address,
+        "started": office.started,
+        "policy": office.machine.policy,
+        "clients": tuple(office.machine.clients),
+        "workers": {
+            worker.address: {
+                "type": "Worker",
+                "wid": worker.wid,
+                "name": worker.name,
+                "host": worker.host,
+                "pid": worker.pid,
+                "status": "running" if worker.running else "closing",
+                "nthreads": worker.nthreads,
+                "memory_limit": worker.memory_limit,
+                "resources": dict(worker.resources),
+                "metrics": dict(office.metrics.get(worker.wid, {})),
+            }
+            for worker in office.machine.workers.values()
+        },
+    }
 
 
 def who_has(office: Office, _client: ClientId, keys: tuple[Key, ...] | None) -> Any:

@@ -10,6 +10,9 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from raddle.client.client import default_client, get_client
+    from raddle.client.future import Future
+    from raddle.client.iterate import as_completed, fire_and_forget, futures_of, wait
     from raddle.protocol.errors import (
         AmbiguousKeyError,
         AuthenticationError,
@@ -50,6 +53,7 @@ __all__ = [
     "CommClosedError",
     "ConfigError",
     "DataLost",
+    "Future",
     "HandshakeError",
     "InvalidGraph",
     "KilledWorker",
@@ -68,12 +72,18 @@ __all__ = [
     "TokenizationError",
     "Worker",
     "__version__",
+    "as_completed",
     "current_task",
+    "default_client",
+    "fire_and_forget",
+    "futures_of",
+    "get_client",
     "get_worker",
     "normalize_token",
     "rejoin",
     "secede",
     "tokenize",
+    "wait",
 ]
 
 __version__: str
@@ -81,9 +91,16 @@ __version__: str
 # Public name -> the module that defines it; all others are errors.
 _HOMES: dict[str, str] = {
     "Client": "raddle.entry",
+    "Future": "raddle.client.future",
     "LocalCluster": "raddle.local",
     "Scheduler": "raddle.scheduler.server",
     "Worker": "raddle.worker.server",
+    "default_client": "raddle.client.client",
+    "get_client": "raddle.client.client",
+    **dict.fromkeys(
+        ("as_completed", "fire_and_forget", "futures_of", "wait"),
+        "raddle.client.iterate",
+    ),
     **dict.fromkeys(
         ("current_task", "get_worker", "rejoin", "secede"), "raddle.worker.api"
     ),

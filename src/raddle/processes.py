@@ -93,11 +93,8 @@ class WorkerProcesses:
         self._socket.shutdown(socket.SHUT_WR)
         while not self._over:
             await self.changed()
-        self._process.wait()
-
-    def abandon(self) -> None:
-        """End everything without waiting, from any thread."""
         self._socket.close()
+        self._process.wait()
 
     def _order(self, order: str, **argument: Any) -> None:
         self._socket.sendall(json.dumps({order: argument}).encode() + b"\n")

@@ -3,6 +3,7 @@
 import re
 import signal
 import socket
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,8 +128,8 @@ def test_another_protocol_version(start: Start) -> None:
         worker = start("worker", address)
         peer, _ = future.accept()
         with peer:
-            peer.sendall(b"RDL" + bytes([250, 251]) + bytes(64))
-            worker.complains(1, "version")
+            peer.sendall(struct.pack("<4sHHB32s", b"RDL\x01", 900, 901, 0, bytes(32)))
+            worker.complains(1, "versions do not fit", "901")
 
 
 # How many

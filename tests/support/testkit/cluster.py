@@ -20,6 +20,8 @@ from testkit.polling import eventually
 
 # What no process may print, whatever the test does to it.
 BUGS = re.compile(r"internal error|Traceback \(most recent call last\)")
+# What holds the package of tasks.
+SUPPORT = Path(__file__).parents[1]
 RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - raddle")
 
 
@@ -73,7 +75,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **environment},
+                env={**os.environ, "PYTHONPATH": str(SUPPORT), **environment},
             )
 
     @property
@@ -144,52 +146,48 @@ class ProcessCluster:
     """A scheduler process and worker processes, as on several machines."""
 
     folder: Path
-    scheduler: Process
-    address: str
+    environment: dict[str, str]
+    stack: ExitStack
     workers: dict[str, Process] = field(default_factory=dict)
-    stack: ExitStack = field(default_factory=ExitStack)
+    scheduler: Process = field(init=False)
+    address: str = field(init=False)
 
     @property
     def scheduler_file(self) -> str:
         return str(self.folder / "scheduler.json")
 
+    def start_scheduler(self, *arguments: str) -> None:
+        """``raddle scheduler`` on a free port; waits until it listens."""
+        file = ("--scheduler-file", self.scheduler_file)
+        self.scheduler = self._start("scheduler", "--port", "0", *file, *arguments)
+        self.address = self.scheduler.says(r"scheduler at (\S+)")[1]
+        eventually(Path(self.scheduler_file).exists)
+
     def start_worker(self, name: str, *arguments: str) -> Process:
         """One more ``raddle worker``; wait with ``says`` or the client's means."""
-        process = self.stack.enter_context(
-            Process(
-                self.folder / f"{name}.log",
-                "worker",
-                "--scheduler-file",
-                self.scheduler_file,
-                "--name",
-                name,
-                *arguments,
-            )
-        )
-        self.workers[name] = process
-        return process
+        file = ("--scheduler-file", self.scheduler_file)
+        worker = self._start("worker", *file, "--name", name, *arguments, log=name)
+        self.workers[name] = worker
+        return worker
+
+    def _start(self, command: str, *arguments: str, log: str = "") -> Process:
+        path = self.folder / f"{log or command}.log"
+        process = Process(path, command, *arguments, **self.environment)
+        return self.stack.enter_context(process)
 
 
 @contextmanager
 def process_cluster(
-    folder: Path, n_workers: int = 2, nthreads: int = 1, *arguments: str
+    folder: Path,
+    n_workers: int = 2,
+    nthreads: int = 1,
+    *arguments: str,
+    environment: dict[str, str] | None = None,
 ) -> Iterator[ProcessCluster]:
     """``raddle scheduler`` with ``arguments``, and ``raddle worker`` w0, w1, ..."""
     with ExitStack() as stack:
-        scheduler = stack.enter_context(
-            Process(
-                folder / "scheduler.log",
-                "scheduler",
-                "--port",
-                "0",
-                "--scheduler-file",
-                str(folder / "scheduler.json"),
-                *arguments,
-            )
-        )
-        address = scheduler.says(r"scheduler at (\S+)")[1]
-        made = ProcessCluster(folder, scheduler, address, stack=stack)
-        eventually(Path(made.scheduler_file).exists)
+        made = ProcessCluster(folder, environment or {}, stack)
+        made.start_scheduler(*arguments)
         for i in range(n_workers):
             made.start_worker(f"w{i}", "--nthreads", str(nthreads))
         yield made

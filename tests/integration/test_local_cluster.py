@@ -1,0 +1,297 @@
+"""LocalCluster and Client(): what they start, and that nothing of it is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import dask.config
+import psutil
+import pytest
+
+from raddle import (
+    AuthenticationError,
+    Client,
+    ConfigError,
+    KilledWorker,
+    LocalCluster,
+    StartError,
+    get_worker,
+)
+from raddle.local import sizes
+from testkit.polling import eventually
+
+pytestmark = pytest.mark.process
+
+
+def worker_pids(client: Client) -> list[int]:
+    return [w["pid"] for w in client.scheduler_info()["workers"].values()]
+
+
+def gone(*pids: int) -> bool:
+    return not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_processes() -> None:
+    with LocalCluster(2, 3, memory_limit="1GB", resources={"GPU": 1}) as cluster:
+        with Client(cluster) as client:
+            assert client.submit(pow, 2, 5).result() == 32
+            workers = client.scheduler_info()["workers"].values()
+            pids = worker_pids(client)
+            assert os.getpid() not in pids
+            assert len(set(pids)) == 2
+            for worker in workers:
+                assert worker["nthreads"] == 3
+                assert worker["memory_limit"] == 10**9
+                assert worker["resources"] == {"GPU": 1}
+        assert set(cluster.workers) == {"worker-0", "worker-1"}
+        assert cluster.scheduler_address in repr(cluster)
+        assert "2 workers, 6 threads" in repr(cluster)
+    assert cluster.status == "closed"
+    assert gone(*pids)
+
+
+def test_objects() -> None:
+    with (
+        LocalCluster(processes=False, threads_per_worker=2, name="w") as cluster,
+        Client(cluster) as client,
+    ):
+        assert cluster.scheduler_address.startswith("inproc://")
+        assert client.submit(os.getpid).result() == os.getpid()
+        assert client.submit(lambda: get_worker().name).result() == "w-0"
+
+
+def test_objects_over_tcp() -> None:
+    with (
+        LocalCluster(2, 1, processes=False, protocol="tcp") as cluster,
+        Client(cluster) as client,
+    ):
+        assert cluster.scheduler_address.startswith("tcp://127.0.0.1:")
+        assert sorted(client.run(os.getpid).values()) == [os.getpid()] * 2
+
+
+@pytest.mark.parametrize("processes", [True, False])
+async def test_asynchronous(processes: bool) -> None:
+    async with (
+        LocalCluster(1, 1, processes=processes, asynchronous=True) as cluster,
+        Client(cluster, asynchronous=True) as client,
+    ):
+        assert await client.submit(pow, 2, 5) == 32
+        assert len(cluster.workers) == 1
+    assert cluster.status == "closed"
+
+
+async def test_awaited() -> None:
+    cluster = await LocalCluster(1, 1, processes=False, asynchronous=True)
+    assert cluster.status == "running"
+    await cluster.close()
+
+
+async def test_the_wrong_kind_of_with() -> None:
+    cluster = LocalCluster(1, 1, processes=False, asynchronous=True)
+    with pytest.raises(TypeError, match="async with"), cluster:
+        pass
+
+
+def test_a_client_makes_its_own() -> None:
+    with Client(n_workers=1, threads_per_worker=2) as client:
+        (pid,) = worker_pids(client)
+        assert pid != os.getpid()
+        assert client.submit(pow, 2, 5).result() == 32
+    assert gone(pid)
+
+
+async def test_an_asynchronous_client_makes_its_own() -> None:
+    async with Client(asynchronous=True, processes=False) as client:
+        assert await client.submit(pow, 2, 5) == 32
+
+
+def test_options_that_make_no_sense() -> None:
+    with pytest.raises(ConfigError, match="much"):
+        LocalCluster(1, memory_limit="much", processes=False)
+    with pytest.raises(ConfigError, match="collision policy"):
+        LocalCluster(1, collision_policy="ignore")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="n_wrkers"):
+        Client(n_wrkers=1)
+
+
+def test_a_worker_process_that_does_not_start(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It says why itself; nothing is left."""
+    before = psutil.Process().children(recursive=True)
+    with pytest.raises(StartError, match=r"did not start.*exit code 1"):
+        LocalCluster(2, memory_limit="much")
+    assert "much" in capfd.readouterr().err
+    eventually(lambda: psutil.Process().children(recursive=True) == before)
+
+
+@pytest.mark.parametrize(
+    ("cores", "given", "expected"),
+    [
+        (2, (None, None, True), (2, 1)),
+        (16, (None, None, True), (4, 4)),
+        (16, (None, None, False), (1, 16)),
+        (16, (8, None, True), (8, 2)),
+        (16, (None, 8, True), (2, 8)),
+        (16, (None, 8, False), (1, 8)),
+        (16, (2, 3, True), (2, 3)),
+        (2, (4, None, True), (4, 1)),
+        (2, (0, None, True), (0, 2)),
+    ],
+)
+def test_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    given: tuple[int | None, int | None, bool],
+    expected: tuple[int, int],
+) -> None:
+    monkeypatch.setattr("raddle.local.cpu_count", lambda: cores)
+    assert sizes(*given) == expected
+
+
+def test_nobody_else_may_connect() -> None:
+    """Even on this machine: others may be logged in."""
+    with LocalCluster(1, 1) as cluster:
+        with pytest.raises(AuthenticationError, match="secret"):
+            Client(cluster.scheduler_address)
+        with Client(cluster.scheduler_address, secret=cluster.secret) as client:
+            assert client.submit(pow, 2, 5).result() == 32
+            for process in psutil.Process().children(recursive=True):
+                assert cluster.secret is not None
+                shown = [*process.cmdline(), *process.environ().values()]
+                assert not any(cluster.secret.decode() in text for text in shown)
+
+
+def test_workers_see_this_program_s_settings_and_path(tmp_path: Path) -> None:
+    (tmp_path / "only_here.py").write_text("def answer():\n    return 42\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        import only_here  # type: ignore[import-not-found]
+
+        with (
+            dask.config.set({"raddle.worker.heartbeat": "17s", "my.own": [1]}),
+            Client(n_workers=1) as client,
+        ):
+            assert client.submit(only_here.answer).result() == 42
+            assert client.submit(
+                lambda: (dask.config.get("raddle.worker.heartbeat"),
+                         dask.config.get("my.own"))
+            ).result() == ("17s", [1])  # fmt: skip
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
+def test_workers_do_not_draw_the_same_numbers() -> None:
+    with Client(n_workers=2, threads_per_worker=1) as client:
+
+        def draw() -> float:
+            import random
+
+            return random.random()
+
+        drawn = client.run(draw)
+        assert len(set(drawn.values())) == 2
+
+
+def test_a_client_shuts_it_down() -> None:
+    cluster = LocalCluster(1, 1)
+    client = Client(cluster)
+    (pid,) = worker_pids(client)
+    client.shutdown()
+    eventually(lambda: cluster.status == "closed")
+    eventually(lambda: gone(pid))
+    cluster.close()
+
+
+def test_the_exit_code_of_a_worker_is_known() -> None:
+    with (
+        dask.config.set({"raddle.scheduler.allowed-failures": 0}),
+        Client(n_workers=1, threads_per_worker=1) as client,
+    ):
+        future = client.submit(os._exit, 23, key="exits")
+        with pytest.raises(KilledWorker, match="exit code 23"):
+            future.result(timeout=30)
+
+
+# The end of the program itself
+
+PROGRAM = """
+import os, sys, time
+from raddle import Client, LocalCluster
+
+{body}
+"""
+
+
+def run(body: str, *, code: int = 0) -> tuple[list[int], str]:
+    """Run a program that prints pids; they must be gone soon after its end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(body=textwrap.dedent(body))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    out, err = process.communicate(timeout=50)
+    assert process.returncode == code, err
+    pids = [int(word) for word in out.split()]
+    assert pids
+    eventually(lambda: gone(*pids))
+    return pids, err
+
+
+def test_no_main_guard_is_needed_and_nothing_must_be_closed() -> None:
+    body = """
+    client = Client(n_workers=2)
+    print(*client.run(os.getpid).values())
+    """
+    _, err = run(body)
+    assert err == ""
+
+
+def test_workers_end_with_a_program_that_is_killed() -> None:
+    body = """
+    client = Client(n_workers=2)
+    print(*client.run(os.getpid).values(), flush=True)
+    os.kill(os.getpid(), 9)
+    """
+    run(body, code=-signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_even_workers_that_hold_the_gil(tmp_path: Path) -> None:
+    """They cannot hear that the program is gone, and are killed."""
+    begun = tmp_path / "begun"
+    body = f"""
+    def holds():
+        import ctypes
+        open({str(begun)!r}, "w").close()
+        # A C function called with the GIL held.
+        ctypes.PyDLL(None).sleep(1000)
+
+    client = Client(n_workers=1)
+    print(*client.run(os.getpid).values(), flush=True)
+    future = client.submit(holds)
+    while not os.path.exists({str(begun)!r}):
+        time.sleep(0.01)
+    os.kill(os.getpid(), 9)
+    """
+    run(body, code=-signal.SIGKILL)
+
+
+def test_ctrl_c_is_the_program_s() -> None:
+    """The whole process group gets the signal; workers must go on."""
+    body = """
+    import signal
+    os.setpgrp()
+    client = Client(n_workers=1)
+    print(*client.run(os.getpid).values(), flush=True)
+    try:
+        os.killpg(0, signal.SIGINT)
+        time.sleep(10)
+    except KeyboardInterrupt:
+        assert client.submit(pow, 2, 5).result() == 32
+    """
+    run(body)
