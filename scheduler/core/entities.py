@@ -238,8 +238,8 @@ class WorkerState:
         "address", "alone", "attempts", "available", "cancels", "drop_number",
         "drops", "host", "loaded", "memory_limit", "n_slots", "n_yielding", "name",
         "nthreads", "occupancy", "pending_drops", "pid", "queue_limit", "queues",
-        "replicas", "resources", "running", "stamp", "touched", "unsent", "wid",
-        "unreachable", "wids", "zombies",
+        "replicas", "resources", "running", "stamp", "touched", "unreachable",
+        "unsent", "wid", "wids", "zombies",
     )  # fmt: skip
 
     def __init__(self, wid: Wid, name: str, address: Address, nthreads: int) -> None:

@@ -19,7 +19,6 @@ from raddle.protocol.core.messages.client import (
     Graph,
     GraphAck,
     GraphTask,
-    Scatter,
 )
 from raddle.protocol.errors import (
     ConfigError,
@@ -56,33 +55,42 @@ class Refused(RaddleError):
 
 def update_graph(s: SchedulerState, client: ClientState, message: Graph) -> None:
     """Take in a graph; the answer says whether it was, and what collided."""
-    check_wants(client, [fid for _, fid in message.wants])
-    functions.define(s, client, message.functions)
-    fids = tuple(fid for _, fid in message.wants)
     try:
+        fids = tuple([fid for _, fid in message.wants])
+        check_wants(client, fids)
+        functions.define(s, client, message.functions)
+    except (TypeError, ValueError) as error:
+        raise _malformed(error) from error
+    try:
+        # These only read: a graph that is malformed or refused changes nothing.
         submission = Submission(s, client, message)
         submission.descend()
         submission.decide()
-        if submission.rejects:
-            found = [f for f in submission.findings if f.action == "rejected"]
-            reject(s, client, message, submission.policy, found)
-            return
     except WireError as error:
         refuse(s, client, message.call, fids, Lost(to_wire(error)))
         return
     except Refused as refusal:
         refuse(s, client, message.call, fids, refusal.lost)
         return
+    except (TypeError, ValueError, IndexError) as error:
+        raise _malformed(error) from error
+    policy, findings = submission.policy, submission.findings
+    if submission.rejects:
+        rejected = [f for f in findings if f.action == "rejected"]
+        reject(s, client, message.call, fids, policy, rejected)
+        return
     s.to_client(client, GraphAck(message.call, None))
-    if submission.findings:
-        report_collisions(
-            s, client, message.call, submission.policy, submission.findings
-        )
+    if findings:
+        report_collisions(s, client, message.call, policy, findings)
     submission.create()
     submission.want()
 
 
-def check_wants(client: ClientState, fids: list[Fid]) -> None:
+def _malformed(error: Exception) -> ProtocolError:
+    return ProtocolError(f"malformed graph, {type(error).__name__}: {error}")
+
+
+def check_wants(client: ClientState, fids: tuple[Fid, ...]) -> None:
     """Futures are numbered by the client; a number is used once."""
     futures, lost = client.futures, client.lost
     for fid in fids:
@@ -105,19 +113,16 @@ def refuse(
 def reject(
     s: SchedulerState,
     client: ClientState,
-    message: Graph | Scatter,
+    call: int,
+    fids: tuple[Fid, ...],
     policy: Policy,
     found: list[Collision],
 ) -> None:
     """Policy ``raise``: an error for every future of the call, and no more."""
     records = [record_of(f, client, policy) for f in found[:RECORDS_SENT_MAX]]
     error = RunSpecCollisionError(records=tuple(records), total=len(found))
-    if isinstance(message, Graph):
-        fids = tuple(fid for _, fid in message.wants)
-    else:
-        fids = tuple(item[0] for item in message.items)
-    refuse(s, client, message.call, fids, Lost(to_wire(error)))
-    report_collisions(s, client, message.call, policy, found)
+    refuse(s, client, call, fids, Lost(to_wire(error)))
+    report_collisions(s, client, call, policy, found)
 
 
 def policy_for(s: SchedulerState, client: ClientState, asked: str | None) -> Policy:
@@ -185,7 +190,7 @@ class Submission:
             for dep in fresh:
                 if dep in visiting:
                     raise InvalidGraph(_cycle(list(visiting), dep))
-            stack.extend(fresh)
+            stack.extend(reversed(fresh))
         if self.unknown:
             raise LostDependency(
                 key=self.message.wants[0][0],

@@ -55,7 +55,7 @@ def scatter(s: SchedulerState, client: ClientState, message: Scatter) -> None:
     except TypeError as error:
         raise ProtocolError(f"malformed scatter: {error}") from error
     fids = tuple(item.fid for item in items)
-    check_wants(client, list(fids))
+    check_wants(client, fids)
     try:
         policy = policy_for(s, client, message.policy)
     except WireError as error:
@@ -65,7 +65,7 @@ def scatter(s: SchedulerState, client: ClientState, message: Scatter) -> None:
     known = [_known(s, client, i, found, raises=policy == "raise") for i in items]
     rejected = [f for f in found if f.action == "rejected"]
     if rejected:
-        reject(s, client, message, policy, rejected)
+        reject(s, client, message.call, fids, policy, rejected)
         return
     s.to_client(client, GraphAck(message.call, None))
     if found:

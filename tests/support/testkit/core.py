@@ -69,10 +69,7 @@ class Recorder:
         self.fids = 0
         self.seen: dict[int, int] = {}
         for client in (ME, OTHER):
-            self.on(ClientJoined(0.0, client, None, 1, None))
-            numbered = tuple((n, (f.encode(),)) for n, f in enumerate(FUNCTIONS, 1))
-            self.says(client, cm.Graph(0, (), (), (), numbered, (), None))
-            self.to(client, cm.GraphAck)
+            self.add_client(client)
         for wid in range(1, n_workers + 1):
             self.join(wid)
 
@@ -97,6 +94,15 @@ class Recorder:
     def done(self) -> None:
         """Nothing happened that was not read."""
         assert not self.unread, f"unread: {self.unread}"
+
+    def add_client(
+        self, client: str, *, enc: int = 1, policy: str | None = None
+    ) -> None:
+        """A client that has sent the definitions of all functions."""
+        self.on(ClientJoined(0.0, client, None, enc, policy))
+        numbered = tuple((n, (f.encode(),)) for n, f in enumerate(FUNCTIONS, 1))
+        self.says(client, cm.Graph(0, (), (), (), numbered, (), None))
+        self.take(cm.GraphAck, client)
 
     def join(
         self,
@@ -154,13 +160,24 @@ class Recorder:
         assert ack == cm.GraphAck(self.calls, None), ack
         return fids[0] if len(fids) == 1 else fids
 
+    def scatter(
+        self, key: Key, content: str, *, client: str = ME, wids: tuple[int, ...] = (1,)
+    ) -> int:
+        """Scatter one value; its future. The acknowledgement is left to be read."""
+        self.calls += 1
+        self.fids += 1
+        uuid = content.encode()
+        raw = (self.fids, key, token(content), None, uuid, 5, "str", wids)
+        self.says(client, cm.Scatter(self.calls, (raw,), None))
+        return self.fids
+
     # Reading.
 
     def take(self, kind: type[M], where: Any = None) -> list[M]:
         """All unread messages (or records) of a kind, to or from whom it may be."""
         found = [a for a in self.unread if _is(a, kind, where)]
         self.unread = [a for a in self.unread if a not in found]
-        return [getattr(a, "message", a) for a in found]
+        return [_content(a) for a in found]
 
     def to(self, peer: Any, kind: type[M]) -> M:
         """The one unread message of this kind to this client or worker."""
@@ -204,6 +221,17 @@ class Recorder:
         seen = self.seen.get(self.where(compute.aid), 0)
         return wm.Done(compute.aid, seen, nbytes, "int", seconds, None)
 
+    def run_all(self) -> None:
+        """Every attempt is done as soon as it is handed out; the rest stays unread."""
+        rest: list[Action] = []
+        computes = self.take(wm.Compute)
+        while computes:
+            rest += self.unread
+            self.unread = []
+            self.compute_done(computes.pop(0))
+            computes += self.take(wm.Compute)
+        self.unread = rest + self.unread
+
     def fail(self, compute: wm.Compute) -> None:
         """The attempt raised."""
         wid = self.where(compute.aid)
@@ -240,6 +268,11 @@ class Recorder:
                 self.unread.clear()
         assert not self.machine.tasks, self.machine.tasks
         assert not self.machine.names, self.machine.names
+
+
+def _content(action: Action) -> Any:
+    """What was sent, or the record itself."""
+    return action.message if isinstance(action, ToClient | ToWorker) else action
 
 
 def _is(action: Action, kind: type[Any], where: Any) -> bool:
