@@ -299,7 +299,7 @@ class Client(
         current.remove_default(self)
         handle.uninstall(self)
         self._status = "closed"
-        self._peers.close()
+        await self._peers.close()
         await self.session.close("the client closed")
         if self._asynchronous and self._cluster_made is not None:
             await self._cluster_made.close()

@@ -19,6 +19,9 @@ PEERS_MAX = 256
 """Open data connections of one client; the one used least recently goes first."""
 
 
+CLOSE_SECONDS_MAX = 1.0
+
+
 class Peer:
     """The connection to one worker's data, and who waits for an answer on it."""
 
@@ -100,12 +103,19 @@ class Peers:
         if answer.error is not None:
             raise CommClosedError(f"worker at {address} took no data: {answer.error}")
 
-    def close(self) -> None:
-        """End all connections."""
-        for peer in self._peers.values():
-            if peer.link is not None:
-                peer.link.close("the client closes")
+    async def close(self) -> None:
+        """End all connections; what has not ended in time is dropped."""
+        links = [p.link for p in self._peers.values() if p.link is not None]
         self._peers.clear()
+        for pending in self._connecting.values():
+            pending.cancel()
+        for link in links:
+            link.close("the client closes")
+        ends = [asyncio.ensure_future(link.wait_closed()) for link in links]
+        if ends:
+            await asyncio.wait(ends, timeout=CLOSE_SECONDS_MAX)
+        for link in links:
+            link.abort("the client closes")
 
     async def _peer(self, address: Address, secret: bytes | None) -> Peer:
         peer = self._peers.pop(address, None)

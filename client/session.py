@@ -9,6 +9,7 @@ which is why :meth:`Session.release` takes no lock.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import threading
 import warnings
@@ -103,7 +104,8 @@ class Session:
         )
         self.address = ""
         self.secret: bytes | None = None
-        self.welcome: dict[str, Any] = {}
+        self.scheduler_policy: str | None = None
+        """The collision policy of the scheduler, once connected."""
         self.client: Any = None
         """The client that this session belongs to."""
         self.fetch: Fetch
@@ -114,7 +116,8 @@ class Session:
         # Messages, and the numbers of released futures.
         self._outbox: deque[Message | Fid] = deque()
         self._flush_pending = False
-        self._lock = threading.Lock()
+        # Reentrant: a garbage collection may run user code that comes back to us.
+        self._lock = threading.RLock()
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._closing = False
         self.ended = asyncio.Event()
@@ -140,7 +143,7 @@ class Session:
             "client", {"id": self.id, "name": self.name, "enc": enc, "policy": policy}
         )
         try:
-            self._link = await connect(
+            link = await connect(
                 address,
                 hello,
                 secret=secret,
@@ -151,7 +154,11 @@ class Session:
         except BaseException as error:
             self._lost(f"no connection to the scheduler at {address}: {error}")
             raise
-        self.welcome = self._link.welcome
+        if self._closing:
+            link.close("the client closed")
+            raise self._closed_error()
+        self._link = link
+        self.scheduler_policy = link.welcome.get("policy")
         self._flush()
 
     async def close(self, why: str) -> None:
@@ -314,7 +321,10 @@ class Session:
 
     def _check_open(self) -> None:
         if self.closed is not None:
-            raise CommClosedError(f"client {self.id} is closed: {self.closed}")
+            raise self._closed_error()
+
+    def _closed_error(self) -> CommClosedError:
+        return CommClosedError(f"client {self.id} is closed: {self.closed}")
 
     def _wake(self) -> None:
         if self._flush_pending:
@@ -424,12 +434,8 @@ class Session:
     def _warn(self, collision: Collided) -> None:
         """A warning where the call was made; a filter may make it the call's error."""
         call = collision.call
-        shown = "; ".join(str(r) for r in collision.records[:5])
-        left = collision.total - min(5, len(collision.records))
-        more = f"; and {left} more" if left > 0 else ""
-        what = "the new run_spec was not used where it says kept"
-        text = f"run_spec collision ({what}): {shown}{more}"
         filename, lineno = call.where
+        text = collision.text()
         try:
             warnings.warn_explicit(text, RunSpecCollisionWarning, filename, lineno)
         except RunSpecCollisionWarning as error:
@@ -454,4 +460,18 @@ class Session:
                 "asynchronous form (await) here"
             )
             raise RuntimeError(msg)
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        except RuntimeError:  # the loop has ended with its client
+            coroutine.close()
+            raise self._closed_error() from None
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError as error:
+            # The loop ended while we waited; a future's own error says who and why.
+            if isinstance(error, RaddleError):
+                raise
+            raise self._closed_error() from None
+        except KeyboardInterrupt:
+            future.cancel()
+            raise

@@ -46,6 +46,15 @@ _OPEN = -1
 """As a record's own state: not decided, the call's state holds."""
 
 _REFUSALS = frozenset({"InvalidGraph", "LostDependency", "RunSpecCollisionError"})
+_OUTCOME = {
+    "kept": "the old run_spec and its value were kept",
+    "new-instance": "the new one is a task of its own",
+    "superseded": "the old one had failed and was replaced",
+    "isolated": "the new one is a task of its own",
+    "rejected": "nothing of this call was submitted",
+}
+SHOWN_MAX = 5
+"""Collisions that one warning describes."""
 _NEW_INSTANCE = frozenset({"new-instance", "isolated"})
 
 Where = tuple[str, int]
@@ -133,6 +142,10 @@ class Collided(NamedTuple):
     call: Call
     records: tuple[CollisionRecord, ...]
     total: int
+
+    def text(self) -> str:
+        """What the warning says."""
+        return collision_text(self.records, self.total)
 
 
 Action = Changed | Collided
@@ -323,6 +336,18 @@ class FutureTable:
     def _known(self, fids: Iterable[Fid]) -> Iterator[Record]:
         get = self.records.get
         return (r for r in map(get, fids) if r is not None)
+
+
+def collision_text(records: Sequence[CollisionRecord], total: int) -> str:
+    """What a warning says about ``total`` collisions, of which some are given."""
+    shown = records[:SHOWN_MAX]
+    told = [f"{record}; {_OUTCOME.get(record.action, '')}" for record in shown]
+    left = total - len(shown)
+    more = f" (and {left} more)" if left > 0 else ""
+    return (
+        f"run_spec collision: {' | '.join(told)}{more}. Use another key, or release "
+        "the old futures first"
+    )
 
 
 def _live(record: Record | None) -> Record | None:

@@ -18,6 +18,7 @@ from ..encode import Encoder
 from ..future import Future, make_future
 from ..site import call_site
 from .convert import Converter, Spec
+from .merge import clashing
 from .private import (
     Expr,
     ExprSequence,
@@ -41,6 +42,8 @@ LayerAnnotations = Mapping[str, Mapping[Key, Any]]
 
 class CollectionsMixin(ClientBase):
     """``get``, ``compute`` and ``persist``."""
+
+    _policy: str | None
 
     def get(  # noqa: PLR0913, PLR0917
         self,
@@ -136,7 +139,7 @@ class CollectionsMixin(ClientBase):
         """One future for each collection; all of them leave as one graph."""
         merged = _Merged()
         keys: dict[int, Key] = {}
-        for group in _alike(collections):
+        for group in self._groups(collections, options):
             expr = collections_to_expr(
                 [collections[i] for i in group], optimize_graph=optimize_graph
             )
@@ -192,7 +195,7 @@ class CollectionsMixin(ClientBase):
     ) -> list[Any]:
         merged = _Merged()
         parts: dict[int, tuple[list[Key], Any]] = {}
-        for group in _alike(collections):
+        for group in self._groups(collections, options):
             members = [collections[i] for i in group]
             expr = collections_to_expr(
                 members, optimize_graph=optimize_graph
@@ -216,6 +219,23 @@ class CollectionsMixin(ClientBase):
             _on_futures(collections[i], *parts[i], by_key)
             for i in range(len(collections))
         ]
+
+    def _groups(
+        self, collections: Sequence[Any], options: CallOptions
+    ) -> list[list[int]]:
+        """Indices of collections whose graphs dask may merge.
+
+        A collection that claims a key of one before it with another run_spec stands
+        alone, behind, so that the first one wins.
+        """
+        policies = {options.policy, self._policy, self.session.scheduler_policy}
+        policy = "raise" if "raise" in policies else None
+        apart = clashing(
+            self.session, self.token_settings, collections, policy, call_site()
+        )
+        first = [i for i in range(len(collections)) if i not in apart]
+        groups = list(_alike([collections[i] for i in first]))
+        return [[first[i] for i in g] for g in groups] + [[i] for i in sorted(apart)]
 
     def _submit_graph(
         self,

@@ -35,7 +35,7 @@ try:
         unpack_collections,
     )
     from dask.core import flatten
-    from dask.highlevelgraph import HighLevelGraph
+    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
     from dask.order import order
 except ImportError as error:
     msg = (
@@ -71,6 +71,7 @@ __all__ = [
     "HLGExpr",
     "HighLevelGraph",
     "List",
+    "MaterializedLayer",
     "NestedContainer",
     "Set",
     "Task",

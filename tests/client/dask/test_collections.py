@@ -213,3 +213,39 @@ async def test_priorities_follow_dasks_order(
     assert len(set(orders.values())) == len(orders)
     for task in graph.tasks:
         assert all(orders[d] < orders[task[0]] for d in task[6])
+
+
+# Two run_specs for one key in one call
+
+
+def two_claims() -> list[Any]:
+    return [
+        dask.delayed(add)(1, 2, dask_key_name="claimed"),
+        dask.delayed(add)(1, 3, dask_key_name="claimed"),
+    ]
+
+
+@pytest.mark.parametrize("verb", ["compute", "persist"])
+def test_the_first_of_two_claims_wins_and_the_user_is_told(
+    c: Client, verb: str
+) -> None:
+    a, b = two_claims()
+    other = dask.delayed(add)(b, 10)
+    with pytest.warns(RunSpecCollisionWarning, match="'claimed'.*same call") as caught:
+        got = getattr(c, verb)([a, b, other])
+    assert caught[0].filename == __file__
+    assert [f.compute() if verb == "persist" else f.result() for f in got] == [3, 3, 13]
+
+
+def test_two_claims_under_policy_raise(c: Client) -> None:
+    with pytest.raises(RunSpecCollisionError, match="'claimed'") as caught:
+        c.compute(two_claims(), collision_policy="raise")
+    assert caught.value.total == 1
+    assert c.session.table.records == {}
+
+
+def test_equal_claims_are_none(c: Client) -> None:
+    a, _ = two_claims()
+    same, _ = two_claims()
+    futures = c.compute([a, same, dask.delayed(neg)(a), da.ones(3), 5])
+    assert c.gather(futures[:3]) == [3, 3, -3]
