@@ -249,3 +249,54 @@ def test_equal_claims_are_none(c: Client) -> None:
     same, _ = two_claims()
     futures = c.compute([a, same, dask.delayed(neg)(a), da.ones(3), 5])
     assert c.gather(futures[:3]) == [3, 3, -3]
+
+
+class Two:
+    """A collection of two dataframes, as xarray's are of several arrays."""
+
+    def __init__(self, first: Any, second: Any) -> None:
+        self.parts = (first, second)
+
+    def __dask_graph__(self) -> Any:
+        return dict(self.parts[0].dask) | dict(self.parts[1].dask)
+
+    def __dask_keys__(self) -> Any:
+        return [p.__dask_keys__() for p in self.parts]
+
+    def __dask_exprs__(self) -> Any:
+        return [p.expr for p in self.parts]
+
+    def __dask_rebuild_from_exprs__(self, exprs: Any) -> Two:
+        from dask._collections import new_collection
+
+        return Two(*map(new_collection, exprs))
+
+    def __dask_postcompute__(self) -> Any:
+        return _concatenated, ()
+
+    def __dask_postpersist__(self) -> Any:
+        raise AssertionError("not for a collection of expressions")
+
+    __dask_optimize__ = None
+
+
+def _concatenated(parts: Any) -> list[int]:
+    return [int(x) for part in parts for frame in part for x in frame.a]
+
+
+@pytest.mark.skipif(
+    not hasattr(dask.base, "_rebuild_composite_collection"), reason="an older dask"
+)
+def test_a_collection_made_of_several_expressions(c: Client) -> None:
+    frames = [
+        dd.from_pandas(pd.DataFrame({"a": [i, i + 1]}), npartitions=2) for i in (1, 5)
+    ]
+    two = Two(*frames)
+    assert c.compute([frames[0].a.sum(), two], sync=True) == [3, [1, 2, 5, 6]]
+    persisted = c.persist(two)
+    assert type(persisted) is Two
+    assert len(futures_of(list(persisted.parts))) == 4
+    assert c.compute(persisted).result() == [1, 2, 5, 6]
+    lone, again = c.persist([frames[1], two])
+    assert lone.a.sum().compute() == 11
+    assert c.compute(again).result() == [1, 2, 5, 6]
