@@ -67,11 +67,11 @@ class CallOptions:
 
     __slots__ = ("_active", "_callable", "_plain", "policy")
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, given: Mapping[str, Any], active: Mapping[str, Any]) -> None:
         if given.get("allow_other_workers") and not given.get("workers"):
             msg = "Only use allow_other_workers= if using workers="
             raise ValueError(msg)
-        self._active = active = active_annotations()
+        self._active = active
         if active:
             merged = dict(active)
             merged.update((k, v) for k, v in given.items() if v)
@@ -101,6 +101,14 @@ class CallOptions:
         return self._plain | called | annotation(own or {})
 
 
+def call_options(given: Mapping[str, Any]) -> CallOptions:
+    """The options of a call; most calls say nothing and share one answer."""
+    active = active_annotations()
+    if active or any(given.values()):
+        return CallOptions(given, active)
+    return _NOTHING_SAID
+
+
 def checked_policy(policy: str | None) -> str | None:
     """A collision policy as given by the user; ConfigError if there is none such."""
     if policy is not None and policy not in POLICIES:
@@ -114,3 +122,6 @@ def refuse_actors(*flags: Iterable[Any] | bool | None) -> None:
     if any(flags):
         msg = "actors are not supported (yet); submit a plain task instead"
         raise ConfigError(msg)
+
+
+_NOTHING_SAID = CallOptions({}, {})

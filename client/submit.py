@@ -14,7 +14,7 @@ from raddle.protocol.serialize import sizeof
 from raddle.protocol.tokenize import Digest, minted_token, run_spec_token
 
 from .arguments import ATOMS, has_futures, replaced, with_references
-from .base import CallOptions, ClientBase, refuse_actors
+from .base import CallOptions, ClientBase, call_options, refuse_actors
 from .core.keys import as_key
 from .encode import Encoder, Inputs
 from .future import Future, make_future
@@ -68,7 +68,7 @@ class SubmitMixin(ClientBase):
         """
         _check_function(func)
         refuse_actors(actor, actors)
-        options = CallOptions(
+        options = call_options(
             {
                 "workers": workers,
                 "resources": resources,
@@ -130,7 +130,7 @@ class SubmitMixin(ClientBase):
         """
         _check_function(func)
         refuse_actors(actor, actors)
-        options = CallOptions(
+        options = call_options(
             {
                 "workers": workers,
                 "resources": resources,

@@ -10,7 +10,7 @@ import dask.config
 
 from raddle.protocol.core.ids import Key
 
-from ..base import CallOptions, ClientBase, refuse_actors
+from ..base import CallOptions, ClientBase, call_options, refuse_actors
 from ..core.futures import Record
 from ..core.keys import as_key
 from ..core.ordering import depth_first
@@ -71,7 +71,7 @@ class CollectionsMixin(ClientBase):
         Awaitable where the client is asynchronous, if it waits at all.
         """
         refuse_actors(actors)
-        options = CallOptions(
+        options = call_options(
             {
                 "workers": workers,
                 "allow_other_workers": allow_other_workers,
@@ -113,7 +113,7 @@ class CollectionsMixin(ClientBase):
         and so on. ``sync`` returns values. Options are as for ``submit``.
         """
         refuse_actors(actors)
-        options = CallOptions(
+        options = call_options(
             {
                 "workers": workers,
                 "allow_other_workers": allow_other_workers,
@@ -171,7 +171,7 @@ class CollectionsMixin(ClientBase):
         ``submit``.
         """
         refuse_actors(actors)
-        options = CallOptions(
+        options = call_options(
             {
                 "workers": workers,
                 "allow_other_workers": allow_other_workers,

@@ -300,3 +300,15 @@ def test_a_collection_made_of_several_expressions(c: Client) -> None:
     lone, again = c.persist([frames[1], two])
     assert lone.a.sum().compute() == 11
     assert c.compute(again).result() == [1, 2, 5, 6]
+
+
+async def test_a_policy_around_the_call(
+    client: Client, scripted: ScriptedScheduler
+) -> None:
+    with dask.annotate(collision_policy="raise"):
+        client.submit(neg, 1)
+        client.compute(da.ones(3).sum())
+    client.submit(neg, 2, collision_policy="warn")
+    client.submit(neg, 3)
+    policies = [(await scripted.next(Graph, i)).policy for i in (1, 2, 3, 4)]
+    assert policies == ["raise", "raise", "warn", None]
