@@ -48,21 +48,23 @@ def started(s: SchedulerState, worker: WorkerState, message: Started) -> None:
     for aid in message.aids:
         attempt = current(s, worker, aid)
         if attempt is not None:
-            _note_started(worker, attempt)
+            _note_started(s, worker, attempt)
 
 
-def _note_started(worker: WorkerState, attempt: Attempt) -> None:
+def _note_started(s: SchedulerState, worker: WorkerState, attempt: Attempt) -> None:
     attempt.started = True
     if attempt.yielding:
+        # It is not coming back: the worker may be asked for others.
         attempt.yielding = False
         worker.n_yielding -= 1
+        s.touch_worker(worker)
 
 
 def long_running(s: SchedulerState, worker: WorkerState, message: LongRunning) -> None:
     """The attempt gave its slot back."""
     attempt = current(s, worker, message.aid)
     if attempt is not None:
-        _note_started(worker, attempt)
+        _note_started(s, worker, attempt)
         if attempt.slot:
             free_slot(worker, attempt)
             s.touch_worker(worker)

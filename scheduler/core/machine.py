@@ -55,9 +55,11 @@ class Machine(SchedulerState):
         _EVENTS[type(event)](self, event)
         clean_up(self)
         _send_voids(self)
-        if self.dirty_queues or self.touched_workers:
+        ticking = type(event) is Tick
+        if self.dirty_queues or self.touched_workers or ticking:
             schedule(self)
-            recall(self, ticking=type(event) is Tick)
+            if self.idle and self.crowded:
+                recall(self, ticking=ticking)
         if self.changed or self.new_wants:
             report(self)
         if self.settings.validate:

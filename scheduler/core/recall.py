@@ -15,6 +15,8 @@ RECALL_SECONDS = 0.001
 """A recall costs a round trip: between ticks it must have more than that to move."""
 VICTIMS_MAX = 16
 """Crowded workers that are looked at for the most loaded one."""
+LOOKED_AT_MAX = 64
+"""Attempts that are looked at, and so at most recalled, at a time."""
 
 
 def recall(s: SchedulerState, *, ticking: bool) -> None:
@@ -23,7 +25,7 @@ def recall(s: SchedulerState, *, ticking: bool) -> None:
     On a tick predictions count for less: what has been queued since then was
     predicted to be done by now.
     """
-    if not s.idle or not s.crowded or s.default_queue.n_ready:
+    if s.default_queue.n_ready:
         return
     thief = next(iter(s.idle))
     victims = [w for w in islice(s.crowded, VICTIMS_MAX) if not w.n_yielding]
@@ -42,7 +44,8 @@ def _ask_back(
     surplus = victim.n_slots - victim.nthreads
     wanted = (surplus + 1) // 2
     aids = []
-    for attempt in islice(reversed(victim.attempts.values()), surplus):
+    latest = reversed(victim.attempts.values())
+    for attempt in islice(latest, min(surplus, LOOKED_AT_MAX)):
         task = attempt.task
         if attempt.started or not attempt.slot or not can_run(task.queue, thief):
             continue
