@@ -16,16 +16,20 @@ SUPPORT = HERE.parent / "support"
 
 # Module, and how many graphs must at least have reached our client.
 SUITES = {
-    "dask.tests.test_base": 30,
-    "dask.tests.test_delayed": 30,
-    "dask.bag.tests.test_bag": 80,
-    "dask.array.tests.test_array_core": 100,
+    "dask.tests.test_base": 40,
+    "dask.tests.test_delayed": 60,
+    "dask.bag.tests.test_bag": 150,
+    "dask.array.tests.test_array_core": 300,
 }
+LONG = {"dask.bag.tests.test_bag", "dask.array.tests.test_array_core"}
 
 
 @pytest.mark.process
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("module", SUITES)
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(m, marks=[pytest.mark.soak] if m in LONG else []) for m in SUITES],
+)
 def test_dask_suite(module: str, tmp_path: Path) -> None:
     env = dict(
         os.environ,
