@@ -9,6 +9,7 @@ import pytest
 # Before anything imports dask, which reads the environment once; processes that
 # tests start inherit it.
 os.environ["DASK_RADDLE__SCHEDULER__VALIDATE"] = "true"
+os.environ["DASK_RADDLE__WORKER__VALIDATE"] = "true"
 
 
 class _Bugs(logging.Handler):
