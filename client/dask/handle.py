@@ -3,7 +3,8 @@
 dask's configuration is one for the whole process, so what stands there is not a
 client but :class:`Handle`, which looks for the client each time: the one chosen
 with ``as_current``, inside a task that of its worker, else the default one. Without
-any, or where the client could only be awaited, it does what dask would have done.
+any, it does what dask would have done; likewise where values are asked for and the
+client could only be awaited (persisting does not wait, so any client will do).
 
 The handle, and the settings that fit a cluster of many machines, are there while a
 default client or a worker that runs tasks in this process wants them.
@@ -41,7 +42,7 @@ class Handle:
         self, collections: Sequence[Any], optimize_graph: bool = True, **kwargs: Any
     ) -> Any:
         """Collections on futures; on values where there is no client."""
-        client = _usable_client()
+        client = find_client()
         if client is not None:
             return client.persist(collections, optimize_graph=optimize_graph, **kwargs)
         schedule = collections[0].__dask_scheduler__
