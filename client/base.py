@@ -82,11 +82,6 @@ class CallOptions:
         )
         self.policy = checked_policy(given.get("collision_policy"))
 
-    @property
-    def annotated(self) -> bool:
-        """Whether anything is said at all."""
-        return bool(self._plain or self._callable)
-
     def for_key(
         self, key: Key, own: Mapping[str, Any] | None = None
     ) -> Mapping[str, Any] | None:

@@ -319,6 +319,8 @@ class WorkerClient(Client):
         worker.loop.call_soon_threadsafe(self._start_in_background)
 
     def _start_in_background(self) -> None:
+        # Collections that the tasks here compute find this client.
+        handle.install(self)
         self._starting = asyncio.ensure_future(self._start())
         self._starting.add_done_callback(_log_failure)
 

@@ -76,6 +76,7 @@ class Peers:
         self._timeout = timeout
         self._peers: dict[Address, Peer] = {}
         self._connecting: dict[Address, asyncio.Future[Peer]] = {}
+        self._closed = False
 
     async def get(
         self, address: Address, secret: bytes | None, tids: tuple[Tid, ...]
@@ -105,6 +106,7 @@ class Peers:
 
     async def close(self) -> None:
         """End all connections; what has not ended in time is dropped."""
+        self._closed = True
         links = [p.link for p in self._peers.values() if p.link is not None]
         self._peers.clear()
         for pending in self._connecting.values():
@@ -118,6 +120,8 @@ class Peers:
             link.abort("the client closes")
 
     async def _peer(self, address: Address, secret: bytes | None) -> Peer:
+        if self._closed:
+            raise CommClosedError("the client closes")
         peer = self._peers.pop(address, None)
         if peer is not None and peer.link is not None and not peer.link.closed:
             self._peers[address] = peer  # the latest used is the last
@@ -127,7 +131,12 @@ class Peers:
             pending = asyncio.ensure_future(self._connect(address, secret))
             self._connecting[address] = pending
             pending.add_done_callback(lambda _: self._connecting.pop(address, None))
-        return await asyncio.shield(pending)
+        try:
+            return await asyncio.shield(pending)
+        except asyncio.CancelledError:
+            if pending.cancelled():
+                raise CommClosedError("the client closes") from None
+            raise
 
     async def _connect(self, address: Address, secret: bytes | None) -> Peer:
         peer = Peer(address)
