@@ -159,3 +159,14 @@ async def test_a_value_may_come_with_the_answer(
     ask = await scripted.next(Ask)
     scripted.say(Answer(ask.call, True, ((fid, 5, (), dumps(9)),)))
     assert await asking == 9
+
+
+def test_what_was_not_fetched_before_the_end(c: Client) -> None:
+    big = c.submit(zeros, 100_000, pure=False)
+    small = c.submit(abs, -1)
+    c.gather([big, small])
+    c.close()
+    assert small.result() == 1
+    for ask in (big.result, lambda: c.gather([big]), c.nthreads):
+        with pytest.raises(CommClosedError, match="closed"):
+            ask()

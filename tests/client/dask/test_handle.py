@@ -115,11 +115,13 @@ async def test_an_asynchronous_client_leaves_blocking_calls_to_dask() -> None:
     ):
         x = da.ones(4, chunks=2)
         assert x.sum().compute() == 4
-        assert len(x.persist().dask) == 2
         assert graphs(client) == 0
+        # Persisting does not wait.
+        assert len(futures_of(x.persist())) == 2
+        assert graphs(client) == 1
         # In another thread it may block.
         assert await asyncio.to_thread(x.sum().compute) == 4
-        assert graphs(client) == 1
+        assert graphs(client) == 2
         assert await client.compute(x.sum()) == 4
 
 
