@@ -174,11 +174,9 @@ class BatchReader:
                 return False
             frame = self._view[self._begin : self._begin + need]
             self._begin += need
-            if len(self._lengths) == 1:
-                # Decoding copies, so the message frame can stay where it is.
-                self._frames.append(frame)
-            else:
-                self._frames.append(memoryview(bytes(frame)))
+            # Decoded where it lies: nothing is read into this buffer before that,
+            # as all other frames of the batch have memory of their own.
+            self._frames.append(frame)
             return True
         target = allocate(need)
         taken = min(here, need)

@@ -1,6 +1,7 @@
 """Every message survives the wire, and what is not a message is refused by name."""
 
 import tracemalloc
+import weakref
 from typing import Any
 
 import msgpack
@@ -163,6 +164,15 @@ def test_a_failed_batch_leaves_no_buffers_behind() -> None:
     body, raws = encoder.encode([Ask(1, "", big)])
     assert len(raws) == 1
     assert decode_messages(body, raws) == [Ask(1, "", big)]
+
+
+def test_an_encoder_does_not_keep_the_buffers() -> None:
+    value = np.zeros(RAW_MIN, "u1")
+    gone = weakref.ref(value)
+    encoder = Encoder()
+    encoder.encode([Ask(1, "", value.data)])
+    del value
+    assert gone() is None
 
 
 def test_extra_trailing_fields_are_ignored() -> None:

@@ -261,6 +261,21 @@ async def test_a_slow_reader_is_waited_for() -> None:
         assert link.backlog == 0
 
 
+async def test_a_close_is_heard_by_one_who_is_still_talking() -> None:
+    """Closing a socket with words unread would throw away what is on its way."""
+    async with serving() as server, stranger(server.address) as guest:
+        await guest.shake_hands()
+        words = as_bytes([Ask(1, "topic", "x" * 1_000_000)])
+        for _ in range(20):
+            guest.say(words)
+        (link,) = server.links
+        link.send(Ask(2, "topic", b"y" * 2_000_000))
+        link.close("enough")
+        batches, farewell = await guest.batches_and_farewell()
+        assert farewell == "enough"
+        assert batches == [[Ask(2, "topic", b"y" * 2_000_000)]]
+
+
 async def test_drain_fails_when_the_link_does() -> None:
     async with serving() as server, stranger(server.address) as guest:
         await guest.shake_hands()
