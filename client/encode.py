@@ -27,7 +27,6 @@ from raddle.protocol.tokenize import (
     Digest,
     Walker,
     encoding_id,
-    minted_token,
     run_spec_token,
 )
 
@@ -207,11 +206,6 @@ def pickled(payload: Any, key: Key) -> Frames:
         # Said again with the name of the task, which is not worth its time before.
         frames = dumps(payload, f"the arguments of {key!r}")
     return copy_frames(frames)
-
-
-def mint(key: Key, client_id: str) -> Digest:
-    """The token of a key that this client has just made up."""
-    return minted_token(key, client_id)
 
 
 def _exactly_inputs(args: tuple[Any, ...], count: int) -> bool:

@@ -13,7 +13,7 @@ from raddle.protocol.core.ids import Key
 from raddle.protocol.serialize import sizeof
 from raddle.protocol.tokenize import Digest, minted_token, run_spec_token
 
-from .arguments import ATOMS, has_futures, replaced, with_references
+from .arguments import has_futures, replaced, with_references
 from .base import CallOptions, ClientBase, call_options, refuse_actors
 from .core.keys import as_key
 from .encode import Encoder, Inputs
@@ -270,6 +270,3 @@ def _own_keys(given: Sequence[Key], calls: Sequence[Any]) -> list[Key]:
         twice = next(k for i, k in enumerate(keys) if k in keys[:i])
         raise ValueError(f"key {twice!r} is given to more than one call")
     return keys
-
-
-__all__ = ["ATOMS", "SubmitMixin", "name_of"]
