@@ -34,7 +34,7 @@ from raddle.protocol.errors import (
 from . import functions, wants
 from .collision import compare, same_inputs
 from .demands import PLAIN, Demand, demand_of, merge, queue_of
-from .entities import ERRED, RELEASED, ClientState, Lost, TaskState
+from .entities import ERRED, RELEASED, ClientState, Lost, ReadyQueue, TaskState
 from .groups import group_for
 from .records import RECORDS_SENT_MAX, Collision, record_of, report_collisions
 from .settings import strongest
@@ -333,15 +333,17 @@ class Submission:
         return PLAIN if spec.annotation < 0 else self.demands[spec.annotation]
 
     def _instance(self, spec: GraphTask, inputs: tuple[TaskState, ...]) -> TaskState:
-        s = self.s
-        demand = self._demand(spec)
-        task = new_task(s, spec, inputs, queue_of(s, demand), self.superseded)
-        task.enc = self.client.enc
-        task.generation = s.generation
-        task.priority = demand.priority
-        task.retries = demand.retries
+        s, client = self.s, self.client
+        if spec.annotation < 0:
+            task = new_task(s, spec, inputs, s.default_queue, self.superseded)
+        else:
+            demand = self.demands[spec.annotation]
+            task = new_task(s, spec, inputs, queue_of(s, demand), self.superseded)
+            task.priority = demand.priority
+            task.retries = demand.retries
+        task.enc = client.enc
         if spec.form != FORM_VALUE:
-            function = task.function = self.client.functions[spec.fn]
+            function = task.function = client.functions[spec.fn]
             function.users += 1
         return task
 
@@ -356,7 +358,7 @@ def new_task(
     s: SchedulerState,
     spec: GraphTask,
     inputs: tuple[TaskState, ...],
-    queue: Any,
+    queue: ReadyQueue,
     superseded: dict[TaskState, None],
 ) -> TaskState:
     """A new instance, under its name: the primary if it is alone or supersedes one."""
@@ -366,6 +368,7 @@ def new_task(
     group.n_tasks += 1
     queue.n_tasks += 1
     task = s.tasks[s.tid] = TaskState(s.tid, spec, inputs, group, queue)
+    task.generation = s.generation
     if inputs:
         if len(inputs) > 1:
             deps = dict.fromkeys(inputs)

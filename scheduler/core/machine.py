@@ -1,9 +1,9 @@
 """The scheduler's core: an event in, actions out.
 
-Each event is worked off in one order: its messages in turn, each with its state
-changes and the garbage pass; then commands that void earlier ones; then ready
-tasks are handed out; then clients hear about final states. No clock, no sockets,
-no threads: time is a field of the event.
+Each event is worked off in one order: its messages in turn, each with all state
+changes that follow from it; the garbage pass (for a client after each message);
+then commands that void earlier ones; then ready tasks are handed out; then clients
+hear about final states. No clock, no sockets: time is a field of the event.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from .reports import report
 from .scheduling import schedule
 from .settings import Settings
 from .state import SchedulerState
+from .table import settle
 
 __all__ = ["Machine", "Settings"]
 
@@ -152,7 +153,7 @@ def _from_worker(s: Machine, event: FromWorker) -> None:
             s.actions.append(DropPeer(event.wid, str(error)))
             return
         if s.work:
-            clean_up(s)
+            settle(s)
 
 
 def _tick(s: Machine, _event: Tick) -> None:

@@ -107,6 +107,7 @@ def _recall_others(queue: ReadyQueue) -> None:
             del queue.workers[worker.wid]
             worker.queues.remove(queue)
     queue.strays = False
+    queue.open.clear()
 
 
 def can_run(queue: ReadyQueue, worker: WorkerState) -> bool:

@@ -71,8 +71,12 @@ def scatter(s: SchedulerState, client: ClientState, message: Scatter) -> None:
     if found:
         report_collisions(s, client, message.call, policy, found)
     s.generation += 1
+    made: dict[tuple[Key, bytes], TaskState] = {}
     for item, task in zip(items, known, strict=True):
-        _keep(s, client, item, task)
+        name = item.key, item.token
+        kept = _keep(s, client, item, task or made.get(name))
+        if kept.state == MEMORY:
+            made[name] = kept
 
 
 def _spec(item: Item) -> GraphTask:
@@ -109,16 +113,16 @@ def _known(
 
 def _keep(
     s: SchedulerState, client: ClientState, item: Item, task: TaskState | None
-) -> None:
+) -> TaskState:
     """Make the data an instance (or a replica of one), and bind the future."""
     workers = [s.workers[wid] for wid in item.wids if wid in s.workers]
     if task is None:
         old = {t: None for t in s.instances(item.key) if t.state == ERRED}
         task = new_task(s, _spec(item), (), s.default_queue, old)
         task.enc = client.enc
-        task.generation = s.generation
     _place(s, item, task, workers)
     wants.add(s, client, item.fid, task)
+    return task
 
 
 def _place(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop
+from heapq import heapify, heappop, heappush, heapreplace
 
 from raddle.protocol.core.ids import Wid
 from raddle.protocol.core.messages import Frames
@@ -36,7 +36,8 @@ def schedule(s: SchedulerState) -> None:
     for queue in queues:
         queue.dirty = False
     if len(queues) == 1:
-        while _serve_one(s, queues[0]):
+        queue = queues[0]
+        while _serve_one(s, queue, _first(s, queue)):
             pass
     else:
         _serve_by_priority(s, queues)
@@ -44,13 +45,17 @@ def schedule(s: SchedulerState) -> None:
 
 def _serve_by_priority(s: SchedulerState, queues: list[ReadyQueue]) -> None:
     """Serve the queue whose first task is the most urgent, again and again."""
-    while True:
-        queues = [q for q in queues if _first(s, q) is not None]
-        if not queues:
-            return
-        queue = min(queues, key=lambda q: q.ready[0])
-        if not _serve_one(s, queue):
-            queues.remove(queue)
+    heads: list[tuple[Entry, ReadyQueue]] = []
+    for queue in queues:
+        if _first(s, queue) is not None:
+            heappush(heads, (queue.ready[0], queue))
+    while heads:
+        _, queue = heads[0]
+        served = _serve_one(s, queue, _first(s, queue))
+        if served and _first(s, queue) is not None:
+            heapreplace(heads, (queue.ready[0], queue))
+        else:
+            heappop(heads)
 
 
 def _first(s: SchedulerState, queue: ReadyQueue) -> TaskState | None:
@@ -82,9 +87,8 @@ def _compact(s: SchedulerState, queue: ReadyQueue) -> None:
     heapify(queue.ready)
 
 
-def _serve_one(s: SchedulerState, queue: ReadyQueue) -> bool:
+def _serve_one(s: SchedulerState, queue: ReadyQueue, task: TaskState | None) -> bool:
     """Hand over the queue's first task; False if there is none, or no worker."""
-    task = _first(s, queue)
     if task is None:
         return False
     worker = place(s, queue, task)

@@ -85,6 +85,7 @@ def keep_inline(s: SchedulerState, task: TaskState, frames: Frames) -> None:
 
 def size_of(frames: Frames) -> int:
     """Bytes of a serialized value."""
-    if len(frames) == 1 and type(frames[0]) is bytes:
-        return len(frames[0])
-    return sum(memoryview(frame).nbytes for frame in frames)
+    first = frames[0] if len(frames) == 1 else None
+    if type(first) is bytes:
+        return len(first)
+    return sum([memoryview(frame).nbytes for frame in frames])

@@ -16,6 +16,7 @@ from raddle.protocol.core.messages.client import (
     GraphAck,
     GraphTask,
     Release,
+    Scatter,
 )
 from raddle.protocol.core.messages.worker import Absent, Claim, Compute, DropData
 from raddle.protocol.errors import RunSpecCollisionError, from_wire
@@ -408,6 +409,17 @@ def test_equal_data_of_one_name_are_replicas_of_one_instance() -> None:
     assert [w.wid for w in data.replicas] == [1, 2]
     assert r.finished(OTHER) == (fid,)
     assert not r.machine.records
+
+
+def test_equal_data_twice_in_one_scatter_are_one_instance() -> None:
+    r = Recorder(n_workers=1)
+    rows = tuple((fid, "y", b"t", None, b"u%d" % fid, 5, "str", (1,)) for fid in (1, 2))
+    r.says(ME, Scatter(1, rows, None))
+    r.to(ME, GraphAck)
+    (data,) = r.machine.instances("y")
+    claims = [item for m in r.take(Claim) for item in m.items]
+    assert claims == [(b"u1", data.tid), (b"u2", data.tid)]
+    assert r.finished() == (1, 2)
 
 
 def test_data_scattered_again_after_it_was_lost_is_a_new_instance() -> None:

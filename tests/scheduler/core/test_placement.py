@@ -309,6 +309,19 @@ def test_other_workers_stand_in_while_the_named_one_is_away() -> None:
     assert r.compute(1).key in ("b", "c")
 
 
+def test_stand_ins_are_excused_when_the_named_worker_comes() -> None:
+    r = Recorder(n_workers=3)
+    loose = {"workers": ("w9",), "allow_other_workers": True}
+    r.submit(task("a", annotation=0), annotations=(loose,))
+    r.compute()
+    r.join(9, nthreads=2)
+    for name in ("b", "c"):
+        r.submit(task(name, annotation=0), annotations=(loose,))
+        assert r.compute(9).key == name
+    r.submit(task("d", annotation=0), annotations=(loose,))
+    assert r.status("d") == "ready (slots)"
+
+
 def test_resources_are_held_while_a_task_runs() -> None:
     r = Recorder()
     r.join(1, nthreads=4, resources={"GPU": 2})

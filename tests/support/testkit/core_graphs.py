@@ -28,7 +28,7 @@ class Graphs:
     def graph(self, client: SimClient, call: int) -> Graph:
         """One submission; its futures are made known to the client."""
         random = self.random
-        n = random.randint(1, min(6, self.n_names))
+        n = random.randint(1, max(4, self.n_names // 3))
         numbers = sorted(random.sample(range(self.n_names), n))
         embedded: dict[str, int] = {}
         defined: list[tuple[int, Any]] = []

@@ -38,10 +38,10 @@ class World:
         self.runs: dict[int, int] = {}
         # What this world is like: how many names, how often a key changes its
         # function, how often a value travels inline.
-        self.n_names = self.random.choice((4, 8, 16))
-        self.mutation = self.random.choice((0.0, 0.1, 0.5))
+        self.n_names = self.random.choice((4, 8, 16, 60))
+        self.mutation = self.random.choice((0.0, 0.02, 0.1, 0.5))
         self.graphs = Graphs(self.random, self.n_names, self.mutation)
-        self.inline = self.random.choice((0.0, 0.3, 1.0))
+        self.inline = self.random.choice((0.0, 0.0, 0.3, 1.0))
         self.wids = self.cids = self.calls = self.steps = 0
         self.warnings: list[str] = []
         for _ in range(2):
