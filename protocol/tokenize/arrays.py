@@ -77,7 +77,9 @@ def take_array(walker: Any, array: np.ndarray[Any, Any]) -> Node | Piece:
     )
 
 
-def _take_masked(array: Any) -> Node:
+def _take_masked(array: Any) -> Node | bytes:
+    if array is np.ma.masked:
+        return b"1M"
     # Pickling turns "no mask" into a mask of False and fixes the fill value.
     mask = array.mask if np.any(array.mask) else None
     names = (".__class__", ".data", ".mask", ".fill_value")
@@ -159,7 +161,16 @@ def _take_scalar(walker: Any, scalar: np.generic) -> Node | Piece:
     return piece if len(piece) < INLINE_MAX else digest_piece(piece)
 
 
-_UFUNC_HOMES = ("numpy", "numpy._core.umath", "scipy.special")
+_UFUNC_HOMES = (
+    "numpy",
+    "numpy._core.umath",
+    "numpy.linalg._umath_linalg",
+    "numpy.fft._pocketfft_umath",
+    "scipy.special",
+    "scipy.special._ufuncs",
+    "scipy.special._special_ufuncs",
+    "scipy.special._gufuncs",
+)
 
 
 def _take_ufunc(walker: Any, ufunc: np.ufunc) -> Node | Piece:

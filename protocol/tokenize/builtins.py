@@ -211,7 +211,7 @@ def _fast_dict(walker: Any, mapping: dict[Any, Any]) -> Piece:
 def pairs(mapping: dict[Any, Any], head: bytes = DICT) -> Node:
     """A dict taken apart; its order does not count."""
     children: list[Any] = []
-    for item in mapping.items():
+    for item in list(mapping.items()):  # another thread may change it meanwhile
         children += item
     return Node(head, children, PAIRS)
 

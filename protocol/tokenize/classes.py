@@ -15,7 +15,7 @@ import weakref
 from typing import Any
 
 from .builtins import CONTAINERS, TUPLE
-from .functions import FUNCTIONS, find_global
+from .functions import FUNCTIONS, MODULE, find_global
 from .hashing import str_piece
 from .node import PAIRS, UNORDERED, Node, Piece
 from .objects import (
@@ -50,10 +50,11 @@ def take_class(_: Any, cls: type) -> Node | Piece:
     """A class object: by reference if it can be imported, else by value."""
     module = module_of(cls)
     qualname: str = type.__dict__["__qualname__"].__get__(cls)
-    if find_global(module, qualname) is cls:
+    if find_global(module, qualname) is cls or not _is_made_by_python(cls):
         return b"K" + str_piece(module or "") + str_piece(qualname)
     head: list[Any] = [
-        module,
+        # The main program has a second name in processes that multiprocessing spawns.
+        "__main__" if module == "__mp_main__" else module,
         # cloudpickle rebuilds a class without its qualified name.
         type.__dict__["__name__"].__get__(cls),
         type(cls),
@@ -66,6 +67,15 @@ def take_class(_: Any, cls: type) -> Node | Piece:
         return Node(b"OE", head, labels=(*labels, ".__members__", ""))
     head.append(_body(body))
     return Node(b"OX", head, labels=(*labels, ""))
+
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def _is_made_by_python(cls: type) -> bool:
+    """Not for a class that an extension declares: it is known by its name alone."""
+    flags: int = type.__dict__["__flags__"].__get__(cls)
+    return bool(flags & _HEAP_TYPE)
 
 
 def _body(names: Any) -> Node:
@@ -111,6 +121,7 @@ def _take_typevar(_: Any, var: typing.TypeVar) -> Node | Piece:
 
 _FIELD = type(getattr(dataclasses, "_FIELD", None))
 
+_IDENTITY = composite(lambda _, obj: identity(obj))
 _EXACT: dict[int, Encoder] = {
     id(cls): encoder
     for cls, encoder in {
@@ -121,7 +132,7 @@ _EXACT: dict[int, Encoder] = {
         dataclasses.Field: composite(take_field),
         **dict.fromkeys(
             (object, types.TracebackType, types.FrameType),
-            composite(lambda _, obj: identity(obj)),
+            _IDENTITY,
         ),
     }.items()
 }
@@ -132,7 +143,7 @@ _OBJECT = composite(take_object)
 _TYPE_FLAG = leaf(lambda _, flag: b"OR" + str_piece(flag.name))
 
 
-def structural(cls: type) -> Encoder:
+def structural(cls: type) -> Encoder:  # noqa: PLR0911 (a chain of precedence)
     """The encoder of a class that nobody has registered and that has no hook."""
     found = _EXACT.get(id(cls))
     if found is not None:
@@ -141,8 +152,12 @@ def structural(cls: type) -> Encoder:
         return _CLASS
     if issubclass(type(cls), enum.EnumMeta):
         return _MEMBER
+    if issubclass(cls, types.ModuleType):
+        return MODULE
     if cls is _FIELD:  # dataclasses' own sentinels, compared by identity there
         return _TYPE_FLAG
+    if module_of(cls) == "itertools":  # pickle gives them up in Python 3.14
+        return _IDENTITY
     if is_slotted_dataclass(cls):
         return _SLOTTED
     return _OBJECT

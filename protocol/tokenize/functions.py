@@ -274,9 +274,10 @@ def _take_lru_cache(walker: Any, func: Any) -> Node | Piece:
 
 
 def _take_module(walker: Any, module: types.ModuleType) -> Node | Piece:
-    name = module.__name__
-    if sys.modules.get(name) is module:
-        return b"Oq" + str_piece(name)
+    space = object.__getattribute__(module, "__dict__")
+    for name in (space.get("__name__"), getattr(space.get("__spec__"), "name", None)):
+        if type(name) is str and sys.modules.get(name) is module:
+            return b"Oq" + str_piece(name)
     identity: Node = walker.identity(module)
     return identity
 
@@ -292,13 +293,14 @@ def _wrapper(tag: bytes, *names: str) -> Encoder:
     return composite(take)
 
 
+MODULE = composite(_take_module)
 FUNCTIONS: dict[type, Encoder] = {
     types.FunctionType: cyclic(take_function),
     types.BuiltinFunctionType: composite(_take_builtin),
     types.MethodType: composite(_take_method),
     types.CodeType: composite(_take_code),
     types.CellType: composite(_take_cell),
-    types.ModuleType: composite(_take_module),
+    types.ModuleType: MODULE,
     functools.partial: composite(_take_partial),
     type(functools.lru_cache(len)): composite(_take_lru_cache),
     property: _wrapper(b"Og", "fget", "fset", "fdel"),

@@ -283,7 +283,8 @@ class Walker:
         memo[ident] = _OPEN
         try:
             encode = self.encode
-            found = [(encode(key), encode(value)) for key, value in items.items()]
+            # A copy: another thread may change the dict while we are inside.
+            found = [(encode(key), encode(value)) for key, value in list(items.items())]
         except BaseException:
             del memo[ident]
             raise

@@ -3,6 +3,7 @@
 import contextvars
 import copy
 import gc
+import itertools
 import mmap
 import os
 import pickle
@@ -103,6 +104,7 @@ FLAGGED: dict[str, Callable[[], object]] = {
     "file": tempfile.TemporaryFile,
     "socket": socket.socket,
     "generator": generator,
+    "iterator": lambda: itertools.count(3),
     "coroutine": closed_coroutine,
     "frame": sys._getframe,
     "weakref": weak,

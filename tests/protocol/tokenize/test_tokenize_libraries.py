@@ -99,6 +99,7 @@ def arrays_of_other_things() -> list[Group]:
         (np.rec.array([(1, 2.0)], dtype=struct),),
         (np.ma.array([1, 2, 3]), np.ma.array([1, 2, 3], mask=[False] * 3)),
         (np.ma.array([1, 2, 3], mask=[False, True, False]),),
+        (np.ma.masked,),
         (np.ma.array([1, 2, 3], mask=[False, True, False], fill_value=7),),
         (a([1, 2, 3]),),
     ]

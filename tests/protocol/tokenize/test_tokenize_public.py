@@ -74,6 +74,28 @@ def test_all_ways_to_pass_nothing_or_one_thing_differ() -> None:
     assert tokenize(1) == tokenize(1)
 
 
+PINNED: dict[str, Callable[[], Token]] = {
+    "fed97a6e8c31b972a1348e32f717a471": lambda: tokenize(
+        None, True, 1, -1000, 2.5, 1j, "text", b"bytes"
+    ),
+    "df12b7be3230c14bd4990f10e239d672": lambda: tokenize(
+        [1, ("a", {"b": {2, 3}})], keyword=frozenset("ab")
+    ),
+    "8c4e4b8d5d149f836bb99532d167f1f2": lambda: tokenize(
+        list(range(50)), ["x"] * 50, "long" * 20_000
+    ),
+    "3ce5962772470f8458ca02e0d195e95e": lambda: tokenize(
+        np.arange(6).reshape(2, 3).T, np.float32(1.5)
+    ),
+}
+
+
+@pytest.mark.parametrize("text", PINNED)
+def test_plain_data_has_the_same_token_for_ever(text: str) -> None:
+    """Pinned. Whoever must change one must give ENCODING a new number."""
+    assert PINNED[text]() == text
+
+
 def test_a_token_is_text() -> None:
     token = tokenize(1)
     assert isinstance(token, str)
