@@ -250,7 +250,8 @@ def _why_not(host: str, port: int, error: OSError) -> str:
     """One line on why an address cannot be bound."""
     if error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is in use: choose another one, or 0 for any"
-    if error.errno == errno.EADDRNOTAVAIL:
+    # asyncio since 3.13 raises an error of its own, without a number, in that case.
+    if error.errno in {errno.EADDRNOTAVAIL, None}:
         return f"{host} is not an address of this machine: choose another host"
     if error.errno == errno.EACCES:
         return f"port {port} on {host} is not allowed to this user: use one above 1023"
