@@ -1,12 +1,13 @@
 """What clients may ask the scheduler, and the form of each answer.
 
-One table from topic to function of scheduler, asking client and argument. An answer consists of tuples, dicts with text
-keys, and scalars, none of which the core goes on changing: it may be read by a
-client in this very process. Keys of tasks stand in tuples, never as keys of a dict.
+One table from topic to function of scheduler, asking client and argument. An answer
+consists of tuples, dicts with text keys, and scalars, none of which the core goes on
+changing: it may be read by a client in this very process. Keys of tasks stand in tuples, never as keys of a dict.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -34,6 +35,7 @@ def identity(office: Office, _client: ClientId, _argument: None) -> dict[str, An
         "type": "Scheduler",
         "id": office.id,
         "address": office.address,
+        "pid": os.getpid(),
         "started": office.started,
         "policy": office.machine.policy,
         "clients": tuple(office.machine.clients),

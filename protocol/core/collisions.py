@@ -21,7 +21,8 @@ class CollisionRecord(NamedTuple):
     against a computed task (``kind``), or nothing that could be proven
     (``undetermined``). Tokens are the printed form: 8 hex digits, followed by
     ``?`` where not deterministic. ``old_status`` is the old instance's state at
-    that moment, ``owners`` the clients that wanted it (empty: nobody directly).
+    that moment, ``owners`` the clients that wanted it or, where none did directly, the
+    nearest tasks that depend on it.
     """
 
     key: Key

@@ -16,7 +16,7 @@ from raddle.protocol.core.collisions import (
     Policy,
     printed,
 )
-from raddle.protocol.core.ids import Key
+from raddle.protocol.core.ids import ClientId, Key
 from raddle.protocol.core.messages.client import CollisionNotice, GraphTask
 
 from .entities import STATE_NAMES, ClientState, TaskState
@@ -26,6 +26,8 @@ SHOWN_MAX = 5
 """Collisions that one log line shows in full."""
 RECORDS_SENT_MAX = 10
 """Records in a notice or an error."""
+OWNERS_WALK_MAX = 1_000
+"""Dependents that are looked at for somebody who wants them."""
 REPORTED_MAX = 100_000
 """Collisions that are remembered as reported already."""
 
@@ -53,7 +55,6 @@ class Collision(NamedTuple):
 def record_of(found: Collision, client: ClientState, policy: Policy) -> CollisionRecord:
     """The finding as it is kept, logged and sent."""
     old, new = found.old, found.new
-    owners = dict.fromkeys(c.cid for c, _ in old.each_want() if c.cid)
     return CollisionRecord(
         key=new.key,
         group=old.group.name,
@@ -63,11 +64,23 @@ def record_of(found: Collision, client: ClientState, policy: Policy) -> Collisio
         old_dependencies=tuple(dep.key for dep in old.deps),
         new_dependencies=found.new_deps,
         old_status=STATE_NAMES[old.state],
-        owners=tuple(owners),
+        owners=_owners(old),
         submitter=client.cid,
         policy=policy,
         action=found.action,
     )
+
+
+def _owners(task: TaskState) -> tuple[ClientId, ...]:
+    """The clients that want the task; if none does, those that want what needs it."""
+    level, seen = [task], {task}
+    while level and len(seen) <= OWNERS_WALK_MAX:
+        owners = dict.fromkeys(c.cid for t in level for c, _ in t.each_want() if c.cid)
+        if owners:
+            return tuple(owners)
+        level = [d for t in level for d in t.each_dependent() if d not in seen]
+        seen.update(level)
+    return ()
 
 
 def report_collisions(

@@ -8,10 +8,10 @@ import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
-from testkit.polling import eventually_async
 
 from raddle import Client, LocalCluster, Scheduler, Worker
 from raddle.scheduler.core.entities import MEMORY
+from testkit.polling import eventually_async
 
 TIMES = 20
 
@@ -21,13 +21,14 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def timeseries() -> dd.DataFrame:
-    return dask.datasets.timeseries(
+    frame: dd.DataFrame = dask.datasets.timeseries(
         start="2000-01-01",
         end="2000-01-10",
         dtypes={"x": float, "y": float},
         freq="100 s",
         seed=42,
     )
+    return frame
 
 
 def some_value(scheduler: Scheduler) -> bool:

@@ -125,6 +125,4 @@ class ProductAdapter(Adapter):
     def connect(self):
         from raddle import Client
 
-        Client(
-            self.client.scheduler_info()["address"], set_as_default=False
-        ).close()
+        Client(self.client.cluster, set_as_default=False).close()

@@ -188,7 +188,7 @@ class TestRows:
         assert record.old_dependencies == known.old.deps
         assert record.new_dependencies == new
         assert record.old_status == was
-        assert record.owners == ((ME,) if known.fid else ())
+        assert record.owners == (ME,)  # for a released one: who wants what needs it
         assert record.submitter == client
         assert (record.policy, record.action) == ("warn", "kept")
         text = r.warning()

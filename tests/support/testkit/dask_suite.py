@@ -13,6 +13,7 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,12 +25,12 @@ GRAPHS = {"count": 0}
 class CountingClient(Client):
     """Counts the graphs that dask hands over."""
 
-    def get(self, *args: object, **kwargs: object) -> object:
+    def get(self, *args: Any, **kwargs: Any) -> Any:
         """Count, and do as ever."""
         GRAPHS["count"] += 1
         return super().get(*args, **kwargs)
 
-    def persist(self, *args: object, **kwargs: object) -> object:
+    def persist(self, *args: Any, **kwargs: Any) -> Any:
         """Count, and do as ever."""
         GRAPHS["count"] += 1
         return super().persist(*args, **kwargs)
