@@ -227,19 +227,36 @@ def _take_code(_: Any, code: types.CodeType) -> bytes:
     return code_facts(code).piece
 
 
-def _take_builtin(walker: Any, func: types.BuiltinFunctionType) -> Node | Piece:
+def _named_builtin(func: types.BuiltinFunctionType) -> bytes | None:
+    """The piece of a function of an extension module, found there by its name."""
     owner = func.__self__
-    if type(owner) is types.ModuleType and sys.modules.get(owner.__name__) is owner:
-        name = func.__name__
-        if owner.__dict__.get(name) is func:
-            return b"OB" + str_piece(owner.__name__) + str_piece(name)
+    if owner is None:
+        module = func.__module__
+    elif type(owner) is types.ModuleType:
+        module = owner.__name__
+    else:
+        return None
+    name = func.__name__
+    if find_global(module, name) is func:
+        return b"OB" + str_piece(module) + str_piece(name)
+    return None
+
+
+def _take_builtin(walker: Any, func: types.BuiltinFunctionType) -> Node | Piece:
+    named = _named_builtin(func)
+    if named is not None:
+        return named
+    owner = func.__self__
     if owner is None or type(owner) is types.ModuleType:
-        module = func.__module__ if owner is None else owner.__name__
-        if find_global(module, func.__name__) is func:
-            return b"OB" + str_piece(module) + str_piece(func.__name__)
         identity: Node = walker.identity(func)
         return identity
     return Node(b"Ob", (owner, func.__name__), labels=(".__self__", ".__name__"))
+
+
+def _fast_builtin(walker: Any, func: types.BuiltinFunctionType) -> Piece:
+    # Cheaper to find anew than to remember.
+    piece: Piece | None = _named_builtin(func)
+    return walker.composite(func, _take_builtin) if piece is None else piece
 
 
 def _take_method(_: Any, method: types.MethodType) -> Node:
@@ -296,7 +313,7 @@ def _wrapper(tag: bytes, *names: str) -> Encoder:
 MODULE = composite(_take_module)
 FUNCTIONS: dict[type, Encoder] = {
     types.FunctionType: cyclic(take_function),
-    types.BuiltinFunctionType: composite(_take_builtin),
+    types.BuiltinFunctionType: Encoder(_take_builtin, _fast_builtin),
     types.MethodType: composite(_take_method),
     types.CodeType: composite(_take_code),
     types.CellType: composite(_take_cell),
