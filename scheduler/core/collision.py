@@ -35,7 +35,7 @@ def compare(
         return "undetermined"
     if old.run_spec_token == new.token:
         return "equal"
-    return _tokens_differ(old.spec, new)
+    return _tokens_differ(old, new)
 
 
 def compare_data(old: TaskState, new: GraphTask, enc: int) -> Finding:
@@ -46,7 +46,7 @@ def compare_data(old: TaskState, new: GraphTask, enc: int) -> Finding:
         return "undetermined"
     if old.run_spec_token == new.token:
         return "equal"
-    return "data" if _tokens_differ(old.spec, new) == "spec" else "undetermined"
+    return "data" if _tokens_differ(old, new) == "spec" else "undetermined"
 
 
 def same_inputs(old: tuple[TaskState, ...], new: tuple[TaskState | None, ...]) -> bool:
@@ -68,8 +68,8 @@ def _same_names(old: TaskState, new_deps: Iterable[Key]) -> bool:
     return {dep.key for dep in old.deps} == set(new_deps)
 
 
-def _tokens_differ(old: GraphTask, new: GraphTask) -> Finding:
+def _tokens_differ(old: TaskState, new: GraphTask) -> Finding:
     """A token without a skeleton is its own: it stands for no chance at all."""
-    old_skeleton = old.token if old.skeleton is None else old.skeleton
+    old_skeleton = old.run_spec_token if old.skeleton is None else old.skeleton
     new_skeleton = new.token if new.skeleton is None else new.skeleton
     return "spec" if old_skeleton != new_skeleton else "undetermined"

@@ -88,6 +88,8 @@ class Function:
 class TaskState:
     """One instance of a task: a name, a run_spec, and what has become of it.
 
+    Of the run_spec it keeps what a worker needs and what a comparison needs; the
+    names of its dependencies have become instances.
     ``inputs`` are the dependencies in the order of the payload's indices, ``deps``
     the same without repetition; both never change. ``missing`` counts the deps
     that are not in memory while the task waits. ``n_waiters`` counts dependents
@@ -95,10 +97,11 @@ class TaskState:
     """
 
     __slots__ = (
-        "attempt", "dependents", "deps", "enc", "failure", "frames", "function",
-        "generation", "group", "inputs", "key", "missing", "n_waiters", "nbytes",
-        "origin", "priority", "queue", "replicas", "retries", "run_spec_token",
-        "spec", "state", "suspicious", "tid", "told", "type_name", "wants",
+        "attempt", "dependents", "deps", "enc", "failure", "form", "frames",
+        "function", "generation", "group", "inputs", "key", "missing", "n_waiters",
+        "nbytes", "order", "origin", "payload", "priority", "queue", "replicas",
+        "retries", "run_spec_token", "skeleton", "state", "suspicious", "tid", "told",
+        "type_name", "wants",
     )  # fmt: skip
 
     def __init__(
@@ -111,8 +114,11 @@ class TaskState:
     ) -> None:
         self.tid = tid
         self.key = spec.key
-        self.spec = spec
         self.run_spec_token = spec.token
+        self.skeleton = spec.skeleton
+        self.form = spec.form
+        self.payload = spec.payload
+        self.order = spec.order
         self.enc = 0
         self.inputs = inputs
         self.deps = inputs
@@ -143,7 +149,7 @@ class TaskState:
     @property
     def is_data(self) -> bool:
         """Scattered, hence nothing that could be computed again."""
-        return self.spec.form == FORM_DATA
+        return self.form == FORM_DATA
 
     @property
     def needed(self) -> bool:
@@ -317,11 +323,13 @@ class ClientState:
     """One client: the instances its futures are bound to, and what it sent.
 
     ``lost`` keeps why a future has no task until the client releases it;
-    ``noticed`` the collisions it was told of.
+    ``noticed`` the collisions it was told of. ``nested`` is true for the client of a
+    worker's tasks.
     """
 
     __slots__ = (
-        "cid", "enc", "functions", "futures", "lost", "name", "noticed", "policy",
+        "cid", "enc", "functions", "futures", "lost", "name", "nested", "noticed",
+        "policy",
     )  # fmt: skip
 
     def __init__(
@@ -331,6 +339,7 @@ class ClientState:
         self.name = name
         self.enc = enc
         self.policy = policy
+        self.nested = False
         self.futures: dict[Fid, TaskState] = {}
         self.lost: dict[Fid, Lost] = {}
         self.functions: dict[Fn, Function] = {}

@@ -8,13 +8,18 @@ from raddle.protocol.core.ids import ClientId, Wid
 
 
 class ClientJoined(NamedTuple):
-    """A client's link is up. ``enc`` names what its tokens are comparable with."""
+    """A client's link is up. ``enc`` names what its tokens are comparable with.
+
+    ``nested`` says that it serves the tasks of a worker: others wait for what it
+    submits, while they hold a thread.
+    """
 
     now: float
     client: ClientId
     name: str | None
     enc: int
     policy: str | None
+    nested: bool = False
 
 
 class ClientLeft(NamedTuple):

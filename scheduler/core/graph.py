@@ -342,6 +342,10 @@ class Submission:
             task.priority = demand.priority
             task.retries = demand.retries
         task.enc = client.enc
+        if client.nested:
+            # What a task waits for goes before all else, the newest first: else every
+            # outer task would start, and hold a thread, before the first inner one.
+            task.generation = -s.generation
         if spec.form != FORM_VALUE:
             function = task.function = client.functions[spec.fn]
             function.users += 1
@@ -354,9 +358,6 @@ class Submission:
             wants.add(s, client, fid, bound[key])
 
 
-DEPS = GraphTask._fields.index("deps")
-
-
 def new_task(
     s: SchedulerState,
     spec: GraphTask,
@@ -366,9 +367,6 @@ def new_task(
 ) -> TaskState:
     """A new instance, under its name: the primary if it is alone or supersedes one."""
     key = spec.key
-    if spec.deps:
-        # The instances stand for them from here on: a third of a task's memory.
-        spec = GraphTask(*spec[:DEPS], (), *spec[DEPS + 1 :])
     s.tid += 1
     group = group_for(s, key)
     group.n_tasks += 1

@@ -92,9 +92,9 @@ def _send_voids(s: SchedulerState) -> None:
 def _client_joined(s: Machine, event: ClientJoined) -> None:
     if event.client in s.clients:
         wants.leave(s, s.clients[event.client])
-    s.clients[event.client] = ClientState(
-        event.client, event.name, event.enc, event.policy
-    )
+    client = ClientState(event.client, event.name, event.enc, event.policy)
+    client.nested = event.nested
+    s.clients[event.client] = client
 
 
 def _client_left(s: Machine, event: ClientLeft) -> None:

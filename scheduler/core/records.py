@@ -59,7 +59,7 @@ def record_of(found: Collision, client: ClientState, policy: Policy) -> Collisio
         key=new.key,
         group=old.group.name,
         kind=found.kind,
-        old_token=printed(old.run_spec_token, old.spec.skeleton),
+        old_token=printed(old.run_spec_token, old.skeleton),
         new_token=printed(new.token, new.skeleton),
         old_dependencies=tuple(dep.key for dep in old.deps),
         new_dependencies=found.new_deps,

@@ -106,7 +106,6 @@ def hand_over(
     attempt = Attempt(s.aid, task, worker, predicted(s, task))
     move(s, task, PROCESSING, attempt)
     refresh(s, worker)
-    spec = task.spec
     fn = 0
     function = task.function
     if function is not None:
@@ -121,7 +120,7 @@ def hand_over(
     s.to_worker(
         worker,
         Compute(
-            s.aid, task.tid, task.key, spec.form, fn, spec.payload, deps, priority,  # type: ignore[arg-type]
+            s.aid, task.tid, task.key, task.form, fn, task.payload, deps, priority,  # type: ignore[arg-type]
             task.queue.resources,
         ),
     )  # fmt: skip

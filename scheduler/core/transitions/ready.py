@@ -18,7 +18,7 @@ def enter(s: SchedulerState, task: TaskState, _detail: None) -> None:
 def enqueue(s: SchedulerState, task: TaskState) -> None:
     """Add an entry of the task's present priority to its queue."""
     queue = task.queue
-    heappush(queue.ready, (-task.priority, task.generation, task.spec.order, task.tid))
+    heappush(queue.ready, (-task.priority, task.generation, task.order, task.tid))
     if not queue.dirty:
         queue.dirty = True
         s.dirty_queues.append(queue)

@@ -229,7 +229,7 @@ def snapshot(r: Recorder) -> list[object]:
     return [
         (
             t.tid, t.key, t.state, t.deps, t.dependents, t.wants, t.n_waiters,
-            t.priority, t.retries, t.queue, t.attempt, t.replicas, t.spec,
+            t.priority, t.retries, t.queue, t.attempt, t.replicas, t.run_spec_token,
         )
         for t in r.machine.tasks.values()
     ]  # fmt: skip
@@ -300,7 +300,7 @@ def test_a_spec_for_scattered_data_is_not_adopted(deps: tuple[str, ...]) -> None
     r = Recorder(n_workers=2)
     data = r.scatter("y", "101")
     r.unread.clear()
-    known = Known(r, data, r.instance("y").spec)
+    known = Known(r, data, task("y"))
     fid = second(known, deps, "direct", OTHER, "warn")
     r.to(OTHER, GraphAck)
     assert r.finished(OTHER) == (fid,)
@@ -318,7 +318,7 @@ def test_a_spec_for_scattered_data_is_refused_under_raise() -> None:
     r = Recorder(n_workers=1, policy="raise")
     data = r.scatter("y", "101")
     r.unread.clear()
-    known = Known(r, data, r.instance("y").spec)
+    known = Known(r, data, task("y"))
     before = snapshot(r)
     second(known, (), "direct", OTHER, "warn")
     assert r.to(OTHER, GraphAck).error is not None

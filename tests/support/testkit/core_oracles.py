@@ -21,7 +21,7 @@ def reference(task: TaskState) -> bytes:
     """The value by definition: the instance's function of its inputs' values."""
     if task.is_data:
         return DATA[task.run_spec_token]
-    return value_of(task.spec.payload[0], [reference(dep) for dep in task.inputs])
+    return value_of(task.payload[0], [reference(dep) for dep in task.inputs])
 
 
 DATA = {digest(b"data", value) + bytes(8): value for value in (b"data-0", b"data-1")}
