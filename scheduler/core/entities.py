@@ -37,6 +37,9 @@ NEWS = (PENDING, PENDING, PENDING, PENDING, FINISHED, FAILED, PENDING)
 FORM_DATA: Final = -1
 """The form of scattered data: there is nothing to compute it from."""
 
+FEW: Final = 8
+"""Dependents that are kept in a tuple, a third of the size of a dict."""
+
 ErrorPair = tuple[str, Any]
 
 
@@ -133,7 +136,7 @@ class TaskState:
         self.told: int = PENDING
         self.missing = 0
         self.n_waiters = 0
-        self.dependents: TaskState | dict[TaskState, None] | None = None
+        self.dependents: Dependents = None
         self.wants: Want | dict[Want, None] | None = None
         self.attempt: Attempt | None = None
         self.replicas: tuple[WorkerState, ...] = ()
@@ -161,7 +164,7 @@ class TaskState:
         some = self.dependents
         if some is None:
             return ()
-        return tuple(some) if type(some) is dict else (some,)  # type: ignore[return-value]
+        return (some,) if type(some) is TaskState else some  # type: ignore[return-value]
 
     def add_dependent(self, other: TaskState) -> None:
         """Note that ``other`` depends on this."""
@@ -170,8 +173,12 @@ class TaskState:
             self.dependents = other
         elif type(some) is dict:
             some[other] = None
+        elif type(some) is TaskState:
+            self.dependents = (some, other)
         else:
-            self.dependents = {some: None, other: None}  # type: ignore[dict-item]
+            assert type(some) is tuple
+            more = (*some, other)
+            self.dependents = more if len(more) <= FEW else dict.fromkeys(more)
 
     def drop_dependent(self, other: TaskState) -> None:
         """``other`` is forgotten."""
@@ -180,6 +187,9 @@ class TaskState:
             del some[other]
             if not some:
                 self.dependents = None
+        elif type(some) is tuple:
+            rest = tuple([task for task in some if task is not other])
+            self.dependents = rest if len(rest) > 1 else rest[0]
         else:
             self.dependents = None
 
@@ -350,3 +360,5 @@ class ClientState:
 
 
 Want = tuple[ClientState, Fid]
+# Most tasks have one dependent or a few, and no container of their own for them.
+Dependents = TaskState | tuple[TaskState, ...] | dict[TaskState, None] | None

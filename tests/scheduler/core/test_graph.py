@@ -304,3 +304,17 @@ def test_goodbye_is_leaving_and_the_rest_of_the_batch_is_void() -> None:
     r.leave_client(ME)
     r.says(ME, message)
     r.done()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 9, 20])
+def test_dependents_come_and_go_in_any_number(n: int) -> None:
+    r = Recorder()
+    keys = tuple(f"y{i}" for i in range(n))
+    fids = r.submit(task("x"), *(task(k, "x") for k in keys), wants=keys)
+    fids = fids if isinstance(fids, tuple) else (fids,)
+    x = r.instance("x")
+    assert [d.key for d in x.each_dependent()] == list(keys)
+    for left, fid in enumerate(reversed(fids)):
+        assert len(tuple(x.each_dependent())) == n - left
+        r.says(ME, Release((fid,)))
+    assert not r.machine.tasks
