@@ -104,7 +104,7 @@ class InprocLink(Link):
         """Send what is queued and the reason, then close. May be called again."""
         if self.closed:
             return
-        self._reason = reason
+        self.reason = reason
         self.closed = True
         self._loop.call_soon(self._part, f"closed by the other side: {reason}")
 
@@ -112,7 +112,7 @@ class InprocLink(Link):
         """Close at once; what is queued is dropped."""
         if self.closed:
             return
-        self._reason = reason
+        self.reason = reason
         self.closed = True
         self._outbox = []
         self._loop.call_soon(self._part, "connection lost")
@@ -127,7 +127,7 @@ class InprocLink(Link):
         if self._held is not None:
             self._held.append(lambda: self._leave(words))
         elif not self.closed:
-            self._reason = words
+            self.reason = words
             self.closed = True
             self._end()
 
@@ -150,6 +150,8 @@ class InprocListener:
         """Ask the owner; the error refuses. Runs on the listener's loop."""
         try:
             link.welcome = self._accept(link, hello)
+            if link.closed:
+                raise HandshakeError(link.reason)
         except ProtocolError as error:
             logger.warning("refused %s: %s", link.peer_address, error)
             refusal = error

@@ -36,7 +36,7 @@ def ignore_batch(_link: Link, _batch: list[Any]) -> None:
     """For a link whose owner has gone."""
 
 
-def ignore_close(_link: Link, _reason: str) -> None:
+def ignore_close(_link: Link, reason: str) -> None:
     """For a link whose owner does not care how it ends, or has gone."""
 
 
@@ -51,8 +51,19 @@ class Link(ABC):
     """
 
     __slots__ = (
-        "_loop", "_outbox", "_reason", "_scheduled", "_waiters", "closed", "ended",
-        "hello", "local_address", "on_batch", "on_close", "peer_address", "welcome",
+        "_loop",
+        "_outbox",
+        "_scheduled",
+        "_waiters",
+        "closed",
+        "ended",
+        "hello",
+        "local_address",
+        "on_batch",
+        "on_close",
+        "peer_address",
+        "reason",
+        "welcome",
     )  # fmt: skip
 
     hello: Hello
@@ -66,10 +77,11 @@ class Link(ABC):
         self._loop = loop
         self._outbox: list[Message] = []
         self._scheduled = False
-        self._reason = ""
         self._waiters: list[asyncio.Future[None]] = []
         self.closed = False
         """No more is sent: closing has begun, here or there."""
+        self.reason = ""
+        """Why it closed, once it has."""
         self.ended = False
         """``on_close`` was called."""
         self.hello = Hello("")
@@ -79,7 +91,7 @@ class Link(ABC):
         self.on_close = ignore_close
 
     def __repr__(self) -> str:
-        state = f" closed: {self._reason}" if self.closed else ""
+        state = f" closed: {self.reason}" if self.closed else ""
         return (
             f"<{type(self).__name__} {self.local_address} - {self.peer_address}{state}>"
         )
@@ -135,7 +147,7 @@ class Link(ABC):
             await waiter
 
     def _error(self) -> CommClosedError:
-        return CommClosedError(f"connection to {self.peer_address}: {self._reason}")
+        return CommClosedError(f"connection to {self.peer_address}: {self.reason}")
 
     def _take_outbox(self) -> list[Message]:
         self._scheduled = False
@@ -161,7 +173,7 @@ class Link(ABC):
                 waiter.set_result(None)
         self._waiters = []
         try:
-            self.on_close(self, self._reason)
+            self.on_close(self, self.reason)
         except Exception:
             logger.exception("on_close of %s failed", self)
 

@@ -156,6 +156,8 @@ class _Accepting:
                 return
             link.hello = machine.hello
             link.welcome = self._listener.accept(link, machine.hello)
+            if link.closed:
+                raise HandshakeError(link.reason)
             answer = machine.welcome(link.welcome)
         except ProtocolError as error:
             self._refuse(error)

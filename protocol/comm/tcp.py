@@ -124,7 +124,7 @@ class TcpLink(Link, asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, for whatever reason."""
         lost = f"connection lost: {exc}" if exc else "connection lost"
-        self._reason = self._reason or lost
+        self.reason = self.reason or lost
         self.closed = True
         self._queue.clear()
         self._queued = 0
@@ -137,7 +137,7 @@ class TcpLink(Link, asyncio.BufferedProtocol):
         opening, self.opening = self.opening, None
         if opening is not None and not self.established:
             self.ended = True
-            opening.lost(self._reason)
+            opening.lost(self.reason)
         else:
             self._end()
 
@@ -223,11 +223,10 @@ class TcpLink(Link, asyncio.BufferedProtocol):
         """Send what is queued and the reason, then close. May be called again."""
         if self.closed:
             return
-        if not self.established:
-            self.abort(reason)
-            return
         self.closed = True
-        self._reason = reason
+        self.reason = reason
+        if not self.established:  # within accept(): it becomes a refusal
+            return
         self._flush()
         farewell = encode_farewell(reason)
         self._queue.append(farewell)
@@ -249,7 +248,7 @@ class TcpLink(Link, asyncio.BufferedProtocol):
     def abort(self, reason: str) -> None:
         """Close at once; what is queued is dropped."""
         if not self.closed:
-            self._reason = reason
+            self.reason = reason
             self.closed = True
         self.transport.abort()
 

@@ -78,7 +78,7 @@ async def listen(
     A missing port or name, or port 0, is chosen. ``accept(link, hello)`` runs on
     the loop: it sets ``on_batch`` and ``on_close`` of the link and returns the
     welcome (a dict for msgpack), or raises HandshakeError with the reason to
-    refuse; what it sends follows the welcome. Raises StartError for a busy port or
+    refuse (closing the link refuses too); what it sends follows the welcome. Raises StartError for a busy port or
     an unresolvable host.
     """
     parsed = parse(address)

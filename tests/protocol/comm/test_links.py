@@ -288,6 +288,41 @@ async def test_an_owner_may_refuse(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("way", ["close", "abort"])
+async def test_closing_within_accept_refuses(address: str, way: str) -> None:
+    class Picky(Server):
+        def accept(self, link: Link, hello: Hello) -> dict[str, Any]:
+            welcome = super().accept(link, hello)
+            link.send(Present(1, 0))
+            getattr(link, way)("not you")
+            return welcome
+
+    async with serving(address, server=Picky()) as server:
+        with pytest.raises((HandshakeError, CommClosedError), match=server.address):
+            async with connected(server.address):
+                pass
+        await server.links[0].wait_closed()
+        assert server.reasons == []
+
+
+async def test_a_closed_link_delivers_nothing_more(address: str) -> None:
+    """Not even what came together with what its owner closed it for."""
+
+    class Brief(Server):
+        def on_batch(self, link: Link, batch: list[Any]) -> None:
+            super().on_batch(link, batch)
+            link.close("one is enough")
+
+    async with (
+        serving(address, server=Brief()) as server,
+        connected(server.address) as (link, end),
+    ):
+        link.send_many(present(*range(2 * BATCH_MAX)))
+        assert "one is enough" in await end.until_closed()
+        await server.until_closed()
+        assert server.batches == [present(*range(BATCH_MAX))]
+
+
 async def test_an_owner_that_fails_to_accept(
     address: str, internal_errors: list[str]
 ) -> None:

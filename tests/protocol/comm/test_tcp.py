@@ -289,6 +289,15 @@ async def test_drain_fails_when_the_link_does() -> None:
             await drains.pop()
 
 
+async def test_writing_is_done_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One who takes everything at once does not keep others from their turn."""
+    monkeypatch.setattr(tcp, "PASS_MAX", 1)
+    async with serving() as server, connected(server.address) as (link, _):
+        big = [Data(i, ((1, 1, (bytes([i]) * 2_500_000,)),), ()) for i in range(3)]
+        link.send_many([*big, Present(1, 0)])
+        assert await server.until_messages(4) == [*big, Present(1, 0)]
+
+
 async def test_a_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other side neither reads nor closes."""
     monkeypatch.setattr(tcp, "LINGER_SECONDS", 0.01)
