@@ -316,6 +316,7 @@ class WorkerClient(Client):
         self._prepare(wanted, None)
         self._status = "connecting"
         self._attach(f"Client-{worker.name}", worker.loop)
+        self.session.nested = True
         worker.loop.call_soon_threadsafe(self._start_in_background)
 
     def _start_in_background(self) -> None:

@@ -104,6 +104,8 @@ class Session:
         )
         self.address = ""
         self.secret: bytes | None = None
+        self.nested = False
+        """Whether it serves the tasks of a worker: these wait for what it submits."""
         self.scheduler_policy: str | None = None
         """The collision policy of the scheduler, once connected."""
         self.client: Any = None
@@ -139,9 +141,8 @@ class Session:
         lost then.
         """
         self.address, self.secret = address, secret
-        hello = Hello(
-            "client", {"id": self.id, "name": self.name, "enc": enc, "policy": policy}
-        )
+        about = {"id": self.id, "name": self.name, "enc": enc, "policy": policy}
+        hello = Hello("client", {**about, "nested": self.nested})
         try:
             link = await connect(
                 address,

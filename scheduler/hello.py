@@ -22,6 +22,7 @@ class ClientHello(NamedTuple):
     name: str
     enc: int
     policy: str | None
+    nested: bool
 
 
 class WorkerHello(NamedTuple):
@@ -49,6 +50,7 @@ def read_client(info: dict[str, Any]) -> ClientHello:
         _optional(info, "name", str) or "",
         _field(info, "enc", int),
         policy,
+        _optional(info, "nested", bool) or False,
     )
 
 

@@ -20,7 +20,6 @@ from typing import Any, Self
 from raddle.protocol import config, security
 from raddle.protocol.comm import Hello, Link, Listener, listen
 from raddle.protocol.comm.address import format_tcp, parse
-from raddle.protocol.core.collisions import Policy
 from raddle.protocol.core.ids import ClientId, Wid
 from raddle.protocol.core.messages.client import (
     Answer,
@@ -99,7 +98,7 @@ class Scheduler:
         secret: str | bytes | None = None,
         secret_file: str | None = None,
         insecure: bool = False,
-        collision_policy: Policy | None = None,
+        collision_policy: str | None = None,
         idle_timeout: str | float | None = None,
         validate: bool | None = None,
     ) -> None:
@@ -138,7 +137,11 @@ class Scheduler:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.close("it could not start")
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -243,9 +246,7 @@ class Scheduler:
         link.on_batch = partial(self._on_client_batch, client.id)
         link.on_close = partial(self._on_client_close, client.id)
         self._post(
-            ClientJoined(
-                self._loop.time(), client.id, client.name, client.enc, client.policy
-            ),
+            ClientJoined(self._loop.time(), *client),
             link,
         )
         self._refuse_if_closed(link)
@@ -489,7 +490,7 @@ def _settings(policy: str | None, validate: bool | None) -> Settings:
     return Settings(
         policy=checked_policy(policy),
         allowed_failures=config.get("scheduler.allowed-failures"),
-        queue_seconds=config.get_seconds("scheduler.queue-seconds"),
+        queue_seconds=config.get("scheduler.queue-seconds"),
         queue_tasks_max=config.get("scheduler.queue-tasks-max"),
         unknown_task_duration=config.get_seconds("scheduler.unknown-task-duration"),
         inline_bytes_max=config.get_bytes("scheduler.inline-bytes-max"),

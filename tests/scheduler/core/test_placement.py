@@ -385,3 +385,19 @@ def test_a_restriction_that_nobody_uses_any_more_is_forgotten() -> None:
     r.take(DropData)
     assert list(r.machine.queues.values()) == [r.machine.default_queue]
     assert all(len(w.queues) == 1 for w in r.machine.workers.values())
+
+
+def test_what_tasks_submit_goes_before_what_was_submitted_earlier() -> None:
+    r = Recorder(n_workers=1)
+    r.add_client("Client-of-worker", nested=True)
+    (first,) = flat(r, 3, "outer")
+    r.submit(task("inner-a"), client="Client-of-worker")
+    r.submit(task("inner-b"), client="Client-of-worker")
+    order = []
+    compute = first
+    for _ in range(2):
+        r.compute_done(compute)
+        r.take(Finished)
+        compute = r.take(Compute)[0]
+        order.append(compute.key)
+    assert order == ["inner-b", "inner-a"], "the newest first, both before outer-*"

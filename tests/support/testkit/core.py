@@ -96,10 +96,15 @@ class Recorder:
         assert not self.unread, f"unread: {self.unread}"
 
     def add_client(
-        self, client: str, *, enc: int = 1, policy: str | None = None
+        self,
+        client: str,
+        *,
+        enc: int = 1,
+        policy: str | None = None,
+        nested: bool = False,
     ) -> None:
         """A client that has sent the definitions of all functions."""
-        self.on(ClientJoined(0.0, client, None, enc, policy))
+        self.on(ClientJoined(0.0, client, None, enc, policy, nested))
         numbered = tuple((n, (f.encode(),)) for n, f in enumerate(FUNCTIONS, 1))
         self.says(client, cm.Graph(0, (), (), (), numbered, (), None))
         self.take(cm.GraphAck, client)
