@@ -63,6 +63,7 @@ logger = logging.getLogger("raddle.scheduler")
 TICK_SECONDS = 0.1
 TICK_SECONDS_MAX = 60.0
 CLOSE_SECONDS_MAX = 5.0
+BUG = "internal error of the scheduler, see its log"
 UNDER_WAY = (WAITING, READY, PROCESSING)
 EXIT_CODE_SECONDS_MAX = 0.5
 """How long a worker's death waits for its parent process to tell the exit code."""
@@ -126,6 +127,7 @@ class Scheduler:
         self._events: deque[tuple[Event, Link | None]] = deque()
         self._handling = False
         self._tick_seconds = TICK_SECONDS
+        self._tick_failed = False
         self._tick: asyncio.TimerHandle | None = None
         self._listener: Listener | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -249,7 +251,9 @@ class Scheduler:
             ClientJoined(self._loop.time(), *client),
             link,
         )
-        self._refuse_if_closed(link)
+        if link.closed:
+            self._on_client_close(client.id, link, BUG)
+            raise HandshakeError(BUG)
         return {
             "epoch": self.epoch,
             "policy": self.settings.policy,
@@ -265,7 +269,9 @@ class Scheduler:
         link.on_batch = partial(self._on_worker_batch, wid)
         link.on_close = partial(self._on_worker_close, wid, worker.pid)
         self._post(WorkerJoined(self._loop.time(), wid, *worker), link)
-        self._refuse_if_closed(link)
+        if link.closed:
+            self._worker_left(wid, BUG, None)
+            raise HandshakeError(BUG)
         self._joined.set()
         return {"epoch": self.epoch, "wid": wid}
 
@@ -282,11 +288,6 @@ class Scheduler:
             )
             raise HandshakeError(msg)
         self._worker_left(wid, "replaced by a new worker of its name", None)
-
-    def _refuse_if_closed(self, link: Link) -> None:
-        """A peer whose joining the core could not digest is not welcomed."""
-        if link.closed:
-            raise HandshakeError("internal error of the scheduler, see its log")
 
     # Links to events
 
@@ -333,9 +334,14 @@ class Scheduler:
         self._post(WorkerLeft(self._loop.time(), wid, why, safe, code), None)
 
     def _on_tick(self) -> None:
-        self._tick = self._loop.call_later(self._tick_seconds, self._on_tick)
         now = self._loop.time()
+        before, self._tick_seconds = self._tick_seconds, TICK_SECONDS
         self._post(Tick(now), None)
+        if self._tick_failed:
+            # The log would fill with the same traceback otherwise.
+            self._tick_failed = False
+            self._tick_seconds = min(TICK_SECONDS_MAX, 2 * before)
+        self._tick = self._loop.call_later(self._tick_seconds, self._on_tick)
         if self._idle_timeout is None or now - self._idle_since < self._idle_timeout:
             return
         # Looks at all tasks, but only once in so long a time.
@@ -372,11 +378,8 @@ class Scheduler:
     def _on_bug(self, event: Event, link: Link | None) -> None:
         """The core failed at an event: its sender loses its link, nobody else."""
         if link is not None:
-            kind = type(event).__name__
-            link.close(f"internal error of the scheduler at {kind}, see its log")
-        if isinstance(event, Tick):
-            # The log would fill with the same traceback otherwise.
-            self._tick_seconds = min(TICK_SECONDS_MAX, 2 * self._tick_seconds)
+            link.close(BUG)
+        self._tick_failed = isinstance(event, Tick)
 
     def _act(self, actions: list[Any]) -> None:
         clients, workers = self._clients, self._workers

@@ -6,7 +6,7 @@ checker reads instead, the imports under TYPE_CHECKING, says the same.
 """
 
 import sys
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from raddle.scheduler.server import Scheduler
     from raddle.worker.api import current_task, get_worker, rejoin, secede
+    from raddle.worker.server import Worker
 
     from .entry import Client
     from .local import LocalCluster
@@ -116,6 +117,8 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         """The public name `name`, imported from its home and kept for next time."""
         if name == "__version__":
+            from importlib import metadata
+
             value = metadata.version("raddle")
         elif name in __all__:
             home = _HOMES.get(name, "raddle.protocol.errors")

@@ -15,7 +15,6 @@ from collections.abc import Coroutine, Generator
 from typing import Any, Self, TypeVar
 
 from raddle.client.loop import LoopThread
-from raddle.protocol.core.collisions import Policy
 from raddle.protocol.errors import StartError
 from raddle.protocol.node.cores import cpu_count, shares
 from raddle.scheduler.server import Scheduler
@@ -66,7 +65,7 @@ class LocalCluster:
         insecure: bool = False,
         scheduler_file: str | None = None,
         idle_timeout: str | float | None = None,
-        collision_policy: Policy | None = None,
+        collision_policy: str | None = None,
         resources: dict[str, float] | None = None,
         local_directory: str | None = None,
         death_timeout: str | float | None = None,

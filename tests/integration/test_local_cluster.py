@@ -112,7 +112,7 @@ def test_options_that_make_no_sense() -> None:
     with pytest.raises(ConfigError, match="much"):
         LocalCluster(1, memory_limit="much", processes=False)
     with pytest.raises(ConfigError, match="collision policy"):
-        LocalCluster(1, collision_policy="ignore")  # type: ignore[arg-type]
+        LocalCluster(1, collision_policy="ignore")
     with pytest.raises(TypeError, match="n_wrkers"):
         Client(n_wrkers=1)
 

@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -13,7 +15,8 @@ from testkit.polling import eventually
 pytestmark = pytest.mark.process
 
 
-def supervise(targets: str, body: str) -> subprocess.Popen[str]:
+@contextmanager
+def supervise(targets: str, body: str) -> Iterator[subprocess.Popen[str]]:
     """A process that supervises `targets`, which `body` defines."""
     program = textwrap.dedent(
         """
@@ -22,7 +25,8 @@ def supervise(targets: str, body: str) -> subprocess.Popen[str]:
         from raddle.worker.nursery import supervise
 
         def waits(lifeline):
-            print("ready", os.getpid(), flush=True)
+            # One write: the children share the pipe.
+            os.write(1, b"ready %d\\n" % os.getpid())
             os.read(lifeline, 1)
             return 3
 
@@ -31,12 +35,16 @@ def supervise(targets: str, body: str) -> subprocess.Popen[str]:
         leave(supervise({targets}, close_seconds_max=1))
         """
     ).format(targets=targets, body=textwrap.dedent(body))
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def children(process: subprocess.Popen[str], count: int) -> list[int]:
@@ -123,7 +131,6 @@ def test_children_learn_that_their_parent_was_killed() -> None:
 def test_children_start_with_default_signals_and_no_foreign_files() -> None:
     body = """
     def looks(lifeline):
-        print("ready", os.getpid(), flush=True)
         assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
         assert signal.set_wakeup_fd(-1) == -1
         open_files = {int(fd) for fd in os.listdir("/proc/self/fd")}

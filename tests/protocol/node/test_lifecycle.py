@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from raddle.protocol.node.lifecycle import pid_file
 pytestmark = pytest.mark.process
 
 
-def start(body: str, *arguments: str, **options: object) -> subprocess.Popen[str]:
+def start(
+    body: str, *arguments: str, pass_fds: Sequence[int] = ()
+) -> subprocess.Popen[str]:
     """A process whose main coroutine is `body`; it prints `ready` before it waits."""
     program = textwrap.dedent(
         """
@@ -36,7 +39,7 @@ def start(body: str, *arguments: str, **options: object) -> subprocess.Popen[str
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **options,  # type: ignore[call-overload]
+        pass_fds=pass_fds,
     )
 
 

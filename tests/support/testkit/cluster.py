@@ -29,8 +29,8 @@ RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - raddle")
 class Cluster:
     """A scheduler and its workers on the event loop of the test."""
 
-    scheduler: "raddle.Scheduler"
-    workers: "list[raddle.Worker]"
+    scheduler: raddle.Scheduler
+    workers: list[raddle.Worker]
 
     @property
     def address(self) -> str:
