@@ -89,7 +89,7 @@ __all__ = [
 
 __version__: str
 
-# Public name -> the module that defines it; all others are errors.
+# Public name -> the module that defines it.
 _HOMES: dict[str, str] = {
     "Client": "raddle.entry",
     "Future": "raddle.client.future",
@@ -109,6 +109,29 @@ _HOMES: dict[str, str] = {
         ("Token", "TokenizationError", "normalize_token", "tokenize"),
         "raddle.protocol.tokenize",
     ),
+    **dict.fromkeys(
+        (
+            "AmbiguousKeyError",
+            "AuthenticationError",
+            "CancelledError",
+            "CommClosedError",
+            "ConfigError",
+            "DataLost",
+            "HandshakeError",
+            "InvalidGraph",
+            "KilledWorker",
+            "LostDependency",
+            "ProtocolError",
+            "RaddleError",
+            "RemoteError",
+            "RunSpecCollisionError",
+            "RunSpecCollisionWarning",
+            "SerializationError",
+            "StartError",
+            "TimeoutError",
+        ),
+        "raddle.protocol.errors",
+    ),
 }
 
 # Hidden from type checkers, to which it would make every misspelt name valid.
@@ -120,9 +143,8 @@ if not TYPE_CHECKING:
             from importlib import metadata
 
             value = metadata.version("raddle")
-        elif name in __all__:
-            home = _HOMES.get(name, "raddle.protocol.errors")
-            value = getattr(import_module(home), name)
+        elif name in _HOMES:
+            value = getattr(import_module(_HOMES[name]), name)
         else:
             message = f"module 'raddle' has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=sys.modules[__name__])

@@ -109,13 +109,7 @@ class LocalCluster:
             )
         self._loop_thread: LoopThread | None = None
         if not asynchronous:
-            self._loop_thread = LoopThread("raddle-local-cluster")
-            try:
-                self._run(self._start())
-            except BaseException:
-                self._loop_thread.stop()
-                raise
-            _open.add(self)
+            self._start_in_thread()
 
     @property
     def scheduler_address(self) -> str:
@@ -142,6 +136,15 @@ class LocalCluster:
         )
 
     # Start and end, on the event loop
+
+    def _start_in_thread(self) -> None:
+        self._loop_thread = LoopThread("raddle-local-cluster")
+        try:
+            self._run(self._start())
+        except BaseException:
+            self._loop_thread.stop()
+            raise
+        _open.add(self)
 
     async def _start(self) -> None:
         self.status = "starting"
