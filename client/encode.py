@@ -116,13 +116,15 @@ class Encoder:
         self.references = References(taken)
         self.annotations = Annotations()
         self.tasks: list[GraphTask] = []
-        # Our own futures for those of other clients, until the graph is queued.
+        # The futures that are referred to, until the graph is queued: the release of
+        # one that the caller has dropped meanwhile must not come before it.
         self._kept: list[Future] = []
 
     def own_record(self, future: Future) -> Record:
         """The record of a future in this session; another client's is bound here."""
         record = record_in(future, self._session)
         if record is not None:
+            self._kept.append(future)
             return record
         record = self._session.bind(future.key, *origin_of(future))
         self._kept.append(make_future(self._session, record))

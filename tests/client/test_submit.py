@@ -97,6 +97,17 @@ def test_arguments_by_keyword_and_nested_futures(c: Client) -> None:
     assert c.submit(sum, [x, x], start=x).result() == 12
 
 
+def test_futures_that_only_the_arguments_hold(c: Client) -> None:
+    def one() -> Any:
+        return c.submit(abs, -1, pure=False)
+
+    assert c.submit(abs, one()).result() == 1
+    assert c.submit(sum, [one(), one()]).result() == 2
+    assert c.submit(sorted, [1, 2], reverse=one()).result() == [2, 1]
+    assert c.gather(c.map(abs, (one() for _ in range(3)))) == [1, 1, 1]
+    assert c.get({"x": (abs, one())}, "x") == 1
+
+
 def test_map(c: Client) -> None:
     assert c.gather(c.map(add, range(3), [10, 20, 30, 40])) == [10, 21, 32]
     assert c.map(abs, []) == []
