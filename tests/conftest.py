@@ -2,13 +2,20 @@
 
 import logging
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 # Before anything imports dask, which reads the environment once; processes that
 # tests start inherit it.
 os.environ["DASK_RADDLE__SCHEDULER__VALIDATE"] = "true"
+# Where Python must not write bytecode beside the sources, each of the processes that
+# tests start would compile all of it anew: twice the time.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    bytecode = Path(tempfile.gettempdir()) / "raddle-tests-bytecode"
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(bytecode))
 os.environ["DASK_RADDLE__WORKER__VALIDATE"] = "true"
 
 

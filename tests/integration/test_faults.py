@@ -21,6 +21,7 @@ from raddle import (
     LostDependency,
     RemoteError,
     SerializationError,
+    wait,
 )
 from testkit.cluster import SUPPORT, ProcessCluster, process_cluster
 from testkit.polling import eventually
@@ -141,6 +142,7 @@ def test_an_exception_that_would_end_a_program(
 def test_a_result_of_a_gigabyte(client: Client) -> None:
     size = 10**9
     future = client.submit(bytes, size)
+    wait(future)
     # Both ways that a value can take: to another worker, and here.
     assert client.submit(len, future, workers=_other(client, future)).result() == size
     value = future.result()
