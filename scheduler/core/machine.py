@@ -119,6 +119,11 @@ def _worker_joined(s: Machine, event: WorkerJoined) -> None:
     everybody = tuple((w.wid, w.address) for w in s.workers.values())
     s.to_worker(worker, wm.Peers(everybody))
     worker_came(s, worker)
+    s.log(
+        20,
+        f"worker {worker.name!r} at {worker.address} joined with "
+        f"{worker.nthreads} threads",
+    )
 
 
 def _from_client(s: Machine, event: FromClient) -> None:

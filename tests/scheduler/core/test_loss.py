@@ -95,7 +95,7 @@ def test_everybody_hears_who_left_and_who_joined() -> None:
     assert all(a.message == PeersLeft((2,)) for a in actions if isinstance(a, ToWorker))
     joined = r.machine.handle(WorkerJoined(0.0, 4, "w4", "tcp://h:4", "h", 1, 1, 0, {}))
     everybody = ((1, "tcp://host:1"), (3, "tcp://host:3"), (4, "tcp://h:4"))
-    assert joined == [
+    assert [a for a in joined if isinstance(a, ToWorker)] == [
         ToWorker(1, Peers(((4, "tcp://h:4"),))),
         ToWorker(3, Peers(((4, "tcp://h:4"),))),
         ToWorker(4, Peers(everybody)),
