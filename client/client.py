@@ -98,12 +98,16 @@ class Client(
         if asynchronous:
             self._attach(name, _running_loop())
             return
-        self._thread = LoopThread("raddle-client")
-        self._attach(name, self._thread.loop)
+        # With a scheduler on the same loop, no message waits for a thread to wake.
+        shared = getattr(self._cluster_made or address, "loop_thread", None)
+        if shared is None:
+            shared = self._thread = LoopThread("raddle-client")
+        self._attach(name, shared.loop)
         try:
             self.session.run(self._start())
         except BaseException:
-            self._thread.stop()
+            if self._thread is not None:
+                self._thread.stop()
             if self._cluster_made is not None:
                 self._cluster_made.close()
             raise
@@ -272,8 +276,8 @@ class Client(
                 asyncio.run_coroutine_threadsafe(closing, self.loop).result(seconds)
         if self._thread is not None:
             self._thread.stop()
-            if self._cluster_made is not None:
-                self._cluster_made.close()
+        if self._cluster_made is not None:
+            self._cluster_made.close()
         return None
 
     def shutdown(self) -> Any:

@@ -115,5 +115,6 @@ async def _of_cluster(cluster: Any, wanted: Wanted, *, owned: bool) -> Target:
 
 
 def _address(cluster: Any) -> str | None:
-    address = getattr(cluster, "scheduler_address", None)
-    return address or getattr(cluster, "address", None)
+    """Where it is reached from this process, else from anywhere."""
+    names = ("client_address", "scheduler_address", "address")
+    return next((a for n in names if (a := getattr(cluster, n, None))), None)

@@ -129,7 +129,7 @@ class Scheduler:
         self._tick_seconds = TICK_SECONDS
         self._tick_failed = False
         self._tick: asyncio.TimerHandle | None = None
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._closing: asyncio.Task[None] | None = None
         self._joined = asyncio.Event()
         self._closed = asyncio.Event()
@@ -153,8 +153,9 @@ class Scheduler:
         """Listen, and write the scheduler file."""
         self._loop = asyncio.get_running_loop()
         address, decision = self._bind_address()
-        self._listener = await listen(address, secret=self.secret, accept=self._accept)
-        self.address = self._listener.address
+        listener = await listen(address, secret=self.secret, accept=self._accept)
+        self._listeners.append(listener)
+        self.address = listener.address
         logger.info("scheduler at %s", self.address)
         logger.info("listening on %s", decision)
         if self._scheduler_file is not None:
@@ -164,6 +165,15 @@ class Scheduler:
             scheduler_files.write(self._scheduler_file, content)
         self._idle_since = self._loop.time()
         self._on_tick()
+
+    async def listen_in_process(self) -> str:
+        """Take connections from this process at another address too; returns it.
+
+        They cost neither sockets nor encoding.
+        """
+        listener = await listen("inproc://", secret=self.secret, accept=self._accept)
+        self._listeners.append(listener)
+        return listener.address
 
     def _bind_address(self) -> tuple[str, str]:
         """Where to listen, and why there."""
@@ -199,8 +209,8 @@ class Scheduler:
             self._tick.cancel()
         if self._scheduler_file is not None:
             scheduler_files.remove(self._scheduler_file, self.id)
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for wid in tuple(self._workers):
             self._close_worker(wid, why)
         await self._empty(self._workers)
@@ -208,8 +218,9 @@ class Scheduler:
         for link in tuple(self._clients.values()):
             link.close(why)
         await self._empty(self._clients)
-        if self._listener is not None:
-            await self._listener.wait_closed()
+        for listener in self._listeners:
+            await listener.wait_closed()
+        if self.address:
             logger.info("scheduler at %s closed: %s", self.address, why)
         self._closed.set()
 

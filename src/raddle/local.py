@@ -107,7 +107,9 @@ class LocalCluster:
             self._processes = WorkerProcesses(
                 None if silence_logs is False else str(silence_logs)
             )
-        self._loop_thread: LoopThread | None = None
+        # Clients in this process join the scheduler's event loop, without a socket.
+        self.client_address: str | None = None
+        self.loop_thread: LoopThread | None = None
         if not asynchronous:
             self._start_in_thread()
 
@@ -138,11 +140,11 @@ class LocalCluster:
     # Start and end, on the event loop
 
     def _start_in_thread(self) -> None:
-        self._loop_thread = LoopThread("raddle-local-cluster")
+        self.loop_thread = LoopThread("raddle-local-cluster")
         try:
             self._run(self._start())
         except BaseException:
-            self._loop_thread.stop()
+            self.loop_thread.stop()
             raise
         _open.add(self)
 
@@ -175,6 +177,7 @@ class LocalCluster:
         processes.attach()
         self.scheduler.exit_code = processes.exit_code
         await self.scheduler.start()
+        self.client_address = await self.scheduler.listen_in_process()
         for name, options in self.worker_options.items():
             common = {"scheduler_address": self.scheduler.address}
             processes.start(name, common | options, self.secret)
@@ -241,15 +244,15 @@ class LocalCluster:
         if self.asynchronous:
             return self._end()
         _open.discard(self)
-        if self._loop_thread is not None:
+        if self.loop_thread is not None:
             self._run(self._end(), timeout)
-            self._loop_thread.stop()
-            self._loop_thread = None
+            self.loop_thread.stop()
+            self.loop_thread = None
         return None
 
     def _run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        assert self._loop_thread is not None
-        loop = self._loop_thread.loop
+        assert self.loop_thread is not None
+        loop = self.loop_thread.loop
         return asyncio.run_coroutine_threadsafe(work, loop).result(timeout)
 
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import dask.config
@@ -14,6 +15,7 @@ import pytest
 from raddle import (
     AuthenticationError,
     Client,
+    CommClosedError,
     ConfigError,
     KilledWorker,
     LocalCluster,
@@ -106,6 +108,33 @@ def test_a_client_makes_its_own() -> None:
 async def test_an_asynchronous_client_makes_its_own() -> None:
     async with Client(asynchronous=True, processes=False) as client:
         assert await client.submit(pow, 2, 5) == 32
+
+
+def test_a_client_joins_the_cluster_s_loop() -> None:
+    """One thread less to wake, twice per task; others still connect by TCP."""
+    with (
+        LocalCluster(1, 1) as cluster,
+        Client(cluster) as near,
+        Client(cluster.scheduler_address, secret=cluster.secret) as far,
+    ):
+        assert cluster.loop_thread is not None
+        assert near.loop is cluster.loop_thread.loop
+        assert far.loop is not near.loop
+        future = near.submit(pow, 2, 5)
+        assert far.submit(pow, 2, 5).result() == future.result() == 32
+        assert near.scheduler_info()["address"] == cluster.scheduler_address
+
+
+def test_a_cluster_may_close_before_its_client() -> None:
+    cluster = LocalCluster(1, 1)
+    client = Client(cluster)
+    done, never = client.submit(pow, 2, 5), client.submit(time.sleep, 1000)
+    assert done.result() == 32
+    cluster.close()
+    assert never.cancelled()
+    with pytest.raises(CommClosedError):
+        client.submit(pow, 2, 6)
+    client.close()
 
 
 def test_options_that_make_no_sense() -> None:

@@ -33,7 +33,7 @@ from raddle.protocol.node import scheduler_file
 from raddle.scheduler.core.events import ClientJoined, WorkerJoined
 from testkit.polling import eventually_async
 
-WORKER = {
+WORKER: dict[str, Any] = {
     "name": "ann",
     "address": "tcp://10.0.0.7:4000",
     "host": "far",
@@ -52,6 +52,10 @@ class Peer:
         self.received: asyncio.Queue[Any] = asyncio.Queue()
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.link: Link
+
+    def on_batch(self, _link: Link, batch: list[Any]) -> None:
+        for message in batch:
+            self.received.put_nowait(message)
 
     def send(self, message: Any) -> None:
         self.link.send(message)
@@ -75,7 +79,7 @@ async def join(scheduler: Scheduler, role: str, info: dict[str, Any]) -> Peer:
         Hello(role, info),
         secret=scheduler.secret,
         timeout=20,
-        on_batch=lambda _, batch: [peer.received.put_nowait(m) for m in batch] and None,
+        on_batch=peer.on_batch,
         on_close=lambda _, why: peer.ended.set_result(why),
     )
     return peer
