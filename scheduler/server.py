@@ -149,6 +149,10 @@ class Scheduler:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        workers, tasks = len(self.machine.workers), len(self.machine.tasks)
+        return f"<Scheduler {self.address}: {workers} workers, {tasks} tasks>"
+
     async def start(self) -> None:
         """Listen, and write the scheduler file."""
         self._loop = asyncio.get_running_loop()

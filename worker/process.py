@@ -7,8 +7,11 @@ vanished for longer than the death-timeout.
 from __future__ import annotations
 
 import asyncio
+import gc
+import io
 import random
 import signal
+import sys
 from typing import Any
 
 from raddle.protocol.log import setup_logging
@@ -26,7 +29,9 @@ def run(options: dict[str, Any], log_level: str | None = None) -> int:
 
     ``options`` are the arguments of :class:`Worker`.
     """
-    setup_logging(log_level)
+    _prepare(log_level)
+    # What was imported is not looked at by the garbage collector again.
+    gc.freeze()
     return lifecycle.run(_main(options), name=NAME)
 
 
@@ -35,10 +40,18 @@ def run_child(options: dict[str, Any], log_level: str | None, lifeline: int) -> 
     # The children must not all draw the same numbers.
     random.seed()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    setup_logging(log_level)
+    _prepare(log_level)
     return lifecycle.run(
         _main(options), name=NAME, signals=CHILD_SIGNALS, lifeline=lifeline
     )
+
+
+def _prepare(log_level: str | None) -> None:
+    """What tasks print is seen at once, also in a file or a pipe."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    setup_logging(log_level)
 
 
 def _main(options: dict[str, Any]) -> lifecycle.Main:

@@ -259,7 +259,10 @@ def _tune(sock: socket.socket | None) -> None:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("KEEPIDLE", 30), ("KEEPINTVL", 5), ("KEEPCNT", 6)):
+    # The last one, in milliseconds, is for a host that vanishes with data under way.
+    for name, value in (
+        ("KEEPIDLE", 30), ("KEEPINTVL", 5), ("KEEPCNT", 6), ("USER_TIMEOUT", 60_000),
+    ):  # fmt: skip
         option = getattr(socket, f"TCP_{name}", None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -199,6 +199,13 @@ def test_what_it_tells_of_itself(lone: ProcessCluster, start: Start) -> None:
     assert info["resources"] == {"GPU": 2.0}
 
 
+def test_what_tasks_print_is_seen_at_once(lone: ProcessCluster, start: Start) -> None:
+    worker = start("worker", lone.address, "--nworkers", "2", PYTHONUNBUFFERED="")
+    with Client(lone.address) as client:
+        client.submit(print, "hello from a task").result()
+        worker.says("hello from a task\n")
+
+
 # The end
 
 
