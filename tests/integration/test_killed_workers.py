@@ -40,11 +40,15 @@ def layered(seed: int) -> tuple[dict[str, Any], list[str], list[int]]:
 
 
 def kill_one_of_three(folder: Path, seed: int) -> None:
-    """Kill one of three workers at a moment that chance chooses."""
+    """Kill one of three workers at a moment that chance chooses.
+
+    With odd seeds no value rides along with a message: workers fetch them all.
+    """
+    environment = {"DASK_RADDLE__WORKER__INLINE_BYTES": "0"} if seed % 2 else {}
     chance = random.Random(seed)
     graph, keys, values = layered(seed)
     with (
-        process_cluster(folder, 3) as made,
+        process_cluster(folder, 3, environment=environment) as made,
         Client(scheduler_file=made.scheduler_file) as client,
     ):
         client.wait_for_workers(3, timeout=30)
@@ -64,12 +68,12 @@ def kill_one_of_three(folder: Path, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_one_of_three_workers_is_killed(tmp_path: Path) -> None:
-    kill_one_of_three(tmp_path, 0)
+    kill_one_of_three(tmp_path, 1)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", range(1, 11))
+@pytest.mark.parametrize("seed", range(2, 12))
 def test_one_of_three_workers_is_killed_again(tmp_path: Path, seed: int) -> None:
     kill_one_of_three(tmp_path, seed)
 
