@@ -216,7 +216,11 @@ class _Program:
             self._end(selector)
 
     def _obey(self, selector: selectors.BaseSelector) -> bool:
-        data = self._orders.recv(65536)
+        try:
+            data = self._orders.recv(65536)
+        except ConnectionError:
+            # Reports that nobody has read make of the end a reset.
+            return False
         if not data:
             return False
         *lines, self._buffer = (self._buffer + data).split(b"\n")

@@ -280,6 +280,17 @@ def test_no_main_guard_is_needed_and_nothing_must_be_closed() -> None:
     assert err == ""
 
 
+def test_a_shutdown_says_nothing() -> None:
+    body = """
+    cluster = LocalCluster(2, 1)
+    client = Client(cluster)
+    print(*client.run(os.getpid).values(), flush=True)
+    client.shutdown()
+    """
+    _, err = run(body)
+    assert err == ""
+
+
 def test_workers_end_with_a_program_that_is_killed() -> None:
     body = """
     client = Client(n_workers=2)
