@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import contextlib
 import logging
+import os
 import secrets
 import weakref
 from collections.abc import Awaitable, Callable, Generator, Iterator
@@ -54,7 +55,7 @@ class Client(
     client's id. With ``set_as_default``, dask collections compute here while this
     client is the latest. ``asynchronous`` clients belong to the running event loop:
     ``async with Client(..., asynchronous=True) as client``. ``secret`` is what the
-    scheduler wants to be proved. ``collision_policy`` (``warn``, ``raise``) may
+    scheduler wants to be proved, ``secret_file`` a file that holds it. ``collision_policy`` (``warn``, ``raise``) may
     strengthen the scheduler's. ``heartbeat_interval``, ``direct_to_workers``,
     ``security=None`` are accepted and change nothing.
 
@@ -85,12 +86,16 @@ class Client(
         direct_to_workers: bool | None = None,  # noqa: ARG002 (as the peer)
         *,
         secret: str | bytes | None = None,
+        secret_file: str | os.PathLike[str] | None = None,
         collision_policy: str | None = None,
         **kwargs: Any,
     ) -> None:
         if security:
-            raise ConfigError("security=: TLS is not supported (yet); use secret=")
-        self._prepare(Wanted(address, scheduler_file, secret, kwargs), timeout)
+            raise ConfigError(
+                "security=: TLS is not supported (yet); use secret= or secret_file="
+            )
+        file = None if secret_file is None else os.fspath(secret_file)
+        self._prepare(Wanted(address, scheduler_file, secret, file, kwargs), timeout)
         self._policy = checked_policy(collision_policy)
         self._set_as_default = set_as_default
         self._asynchronous = asynchronous
@@ -316,7 +321,7 @@ class WorkerClient(Client):
     """
 
     def __init__(self, worker: WorkerHandle) -> None:
-        wanted = Wanted(worker.scheduler_address, None, worker.secret, {})
+        wanted = Wanted(worker.scheduler_address, None, worker.secret, None, {})
         self._prepare(wanted, None)
         self._status = "connecting"
         self._attach(f"Client-{worker.name}", worker.loop)

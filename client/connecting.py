@@ -34,6 +34,7 @@ class Wanted(NamedTuple):
     address: Any
     scheduler_file: str | None
     secret: str | bytes | None
+    secret_file: str | None
     options: dict[str, Any]
 
 
@@ -62,8 +63,8 @@ def make_cluster(wanted: Wanted, *, asynchronous: bool) -> Any:
         )
         raise ConfigError(msg)
     options = dict(wanted.options)
-    if wanted.secret is not None:
-        options["secret"] = wanted.secret
+    if _says_secret(wanted):
+        options["secret"] = load_secret(wanted.secret, wanted.secret_file)
     if asynchronous:
         options["asynchronous"] = True
     return factory(**options)
@@ -74,15 +75,22 @@ async def find_target(wanted: Wanted, made: Any, patience: float) -> Target:
     if made is not None:
         return await _of_cluster(made, wanted, owned=True)
     if isinstance(wanted.address, str):
-        return Target(wanted.address, load_secret(wanted.secret), None, owned=False)
+        secret = load_secret(wanted.secret, wanted.secret_file)
+        return Target(wanted.address, secret, None, owned=False)
     if wanted.address is not None:
         return await _of_cluster(wanted.address, wanted, owned=False)
     if wanted.scheduler_file is not None:
         content = await _read_file(wanted.scheduler_file, patience)
-        secret = load_secret(wanted.secret, content.secret_file)
+        file = wanted.secret_file or content.secret_file
+        secret = load_secret(wanted.secret, file)
         return Target(content.address, secret, None, owned=False)
     address = str(config.get("scheduler-address"))
-    return Target(address, load_secret(wanted.secret), None, owned=False)
+    secret = load_secret(wanted.secret, wanted.secret_file)
+    return Target(address, secret, None, owned=False)
+
+
+def _says_secret(wanted: Wanted) -> bool:
+    return wanted.secret is not None or wanted.secret_file is not None
 
 
 async def _read_file(path: str, patience: float) -> SchedulerFile:
@@ -109,9 +117,9 @@ async def _of_cluster(cluster: Any, wanted: Wanted, *, owned: bool) -> Target:
         )
         raise ConfigError(msg)
     secret = wanted.secret
-    if secret is None:
+    if not _says_secret(wanted):
         secret = getattr(cluster, "secret", None)
-    return Target(address, load_secret(secret), cluster, owned)
+    return Target(address, load_secret(secret, wanted.secret_file), cluster, owned)
 
 
 def _address(cluster: Any) -> str | None:

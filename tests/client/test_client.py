@@ -128,6 +128,40 @@ async def test_a_wrong_secret() -> None:
             assert await client.nthreads() == {}
 
 
+async def test_a_secret_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "right").write_text("right and long enough\n")
+    (tmp_path / "wrong").write_text("something else\n")
+    path = str(tmp_path / "scheduler.json")
+    async with made_cluster(
+        0, secret_file=str(tmp_path / "right"), scheduler_file=path
+    ) as made:
+        options: dict[str, Any]
+        for options in (
+            {"address": made.address, "secret_file": "~/right"},
+            {"address": made.scheduler, "secret_file": tmp_path / "right"},
+            {"scheduler_file": path, "secret_file": "~/right"},
+        ):
+            async with Client(**options, asynchronous=True) as client:
+                assert await client.nthreads() == {}
+        # What is given counts more than what the file of the scheduler names.
+        for options in (
+            {"address": made.address, "secret_file": "~/wrong"},
+            {"scheduler_file": path, "secret_file": "~/wrong"},
+        ):
+            with pytest.raises(AuthenticationError):
+                await Client(**options, asynchronous=True)
+        with pytest.raises(ConfigError, match="cannot read the secret file"):
+            await Client(made.address, secret_file="~/none", asynchronous=True)
+
+
+def test_a_secret_file_for_a_cluster_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("a secret of some length\n")
+    with raddle.Client(n_workers=1, processes=False, secret_file=path) as client:
+        assert client.cluster.secret == b"a secret of some length"
+
+
 async def test_the_wrong_kind_of_with(cluster: LocalCluster) -> None:
     with (
         pytest.raises(TypeError, match="async with"),
