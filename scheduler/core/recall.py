@@ -20,13 +20,11 @@ LOOKED_AT_MAX = 64
 
 
 def recall(s: SchedulerState, *, ticking: bool) -> None:
-    """Where a worker has a free thread and nothing is ready for it, find work.
+    """Where a worker has a free thread, and hence nothing is ready for it, find work.
 
     On a tick predictions count for less: what has been queued since then was
     predicted to be done by now.
     """
-    if s.default_queue.n_ready:
-        return
     thief = next(iter(s.idle))
     victims = [w for w in islice(s.crowded, VICTIMS_MAX) if not w.n_yielding]
     if not victims:

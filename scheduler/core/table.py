@@ -153,7 +153,7 @@ def settle(s: SchedulerState) -> None:
             if new == WAITING and task.needed:
                 start(s, task)
         elif new == READY:
-            if state == WAITING and not task.missing:
+            if state == WAITING:
                 to_ready(s, task, None)
         elif new == WAITING:
             if state in (READY, PROCESSING) and not inputs_present(task):

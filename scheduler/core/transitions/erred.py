@@ -15,7 +15,6 @@ def enter(s: SchedulerState, task: TaskState, failure: Failure) -> None:
     task.failure = failure
     if task.wants is not None:
         s.changed.append(task)
-    s.touched.append(task)
     if task.n_waiters:
         for other in task.each_dependent():
             if WAITING <= other.state <= PROCESSING:

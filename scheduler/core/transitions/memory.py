@@ -44,8 +44,6 @@ def enter(s: SchedulerState, task: TaskState, value: Value) -> None:
         keep_inline(s, task, frames)
     if task.wants is not None:
         s.changed.append(task)
-    elif not task.n_waiters:
-        s.touched.append(task)
     if task.n_waiters:
         for other in task.each_dependent():
             if other.state == WAITING:

@@ -221,6 +221,8 @@ class TestRows:
         assert snapshot(r) == before
         assert fid not in r.machine.clients[client].futures
         assert "refused the submission" in r.warning()
+        # No notice on top of the error.
+        r.done()
         r.release_all()
 
 

@@ -395,6 +395,22 @@ def test_what_is_erred_by_a_superseded_input_is_superseded_with_it() -> None:
     r.release_all()
 
 
+@pytest.mark.parametrize("policy", ["warn", "raise"])
+def test_what_follows_from_an_unproven_difference_is_no_error(policy: str) -> None:
+    """x is erred and its token is of chance: neither x nor y = f(x) raises."""
+    r = Recorder(n_workers=1)
+    r.submit(task("x", skeleton="s", made=token("one")), task("y", "x"))
+    r.fail(r.compute())
+    r.take(Erred)
+    fid = r.submit(
+        task("x", skeleton="s", made=token("two")), task("y", "x"), policy=policy
+    )
+    r.unread = [a for a in r.unread if not isinstance(a, LogRecord)]
+    r.take(CollisionNotice)
+    r.run_all()
+    assert r.finished() == (fid,)
+
+
 def test_a_kept_task_erred_by_an_unchanged_input_gives_its_error() -> None:
     """z is new, y is known and erred: nothing collides, the error passes on."""
     r = Recorder(n_workers=1)

@@ -86,6 +86,13 @@ def test_the_duration_is_a_moving_average() -> None:
     assert r.machine.groups["inc"].seconds == pytest.approx(0.2)
 
 
+def test_a_value_that_was_there_already_teaches_nothing() -> None:
+    r = Recorder(n_workers=1)
+    learn(r, 0.1)
+    learn(r, 0.0)
+    assert r.machine.groups["inc"].seconds == 0.1
+
+
 # Where, without inputs.
 
 
@@ -192,6 +199,37 @@ def test_an_inline_value_costs_nothing_to_move() -> None:
     assert computes[0].deps[0][3] == (b"value",)
 
 
+def test_inline_values_are_left_out_of_what_is_to_move() -> None:
+    """The large input travels along: the small one decides."""
+    r = Recorder(n_workers=2)
+    r.submit(task("large"), task("small"), wants=("large", "small"))
+    large, small = r.take(Compute)
+    inline = r.done_message(large, nbytes=10**9)._replace(frames=(b"value",))
+    r.works(r.where(large.aid), inline)
+    r.take(Finished)
+    r.compute_done(small, nbytes=10)
+    r.take(Finished)
+    r.submit(task("y", "large", "small"))
+    place = r.where(r.compute().aid)
+    assert [w.wid for w in r.instance("small").replicas] == [place]
+
+
+def test_inline_values_are_bounded_in_all() -> None:
+    r = Recorder(n_workers=1, inline_bytes_max=10)
+    fids = {}
+    for key, size in (("a", 6), ("b", 6), ("c", 4)):
+        fids[key] = r.submit(task(key))
+        done = r.done_message(r.compute())._replace(frames=(b"x" * size,))
+        r.works(1, done)
+        r.take(Finished)
+    kept = {k: r.instance(k).frames is not None for k in "abc"}
+    assert kept == {"a": True, "b": False, "c": True}
+    assert r.machine.inline_bytes == 10
+    r.says(ME, Release((fids["a"],)))
+    r.take(DropData)
+    assert r.machine.inline_bytes == 4
+
+
 def test_the_largest_input_decides() -> None:
     r = Recorder(n_workers=2)
     r.submit(task("small"), task("large"), wants=("small", "large"))
@@ -256,8 +294,13 @@ def test_released_tasks_leave_no_entries_behind_for_ever() -> None:
     r.compute()
     for round_ in range(30):
         keys = tuple(f"k{round_}-{i}" for i in range(50))
-        fids = r.submit(*(task(k) for k in keys), wants=keys)
-        r.says(ME, Release(fids))
+        # Each time more urgent: what was released before is never the first.
+        fids = r.submit(
+            *(task(k, annotation=0) for k in keys),
+            wants=keys,
+            annotations=({"priority": round_},),
+        )
+        r.says(ME, Release(fids[1:]))
     r.submit(task("last"))
     assert len(r.machine.default_queue.ready) < 300
 

@@ -290,11 +290,14 @@ def test_a_rejected_attempt_is_handed_out_again(why: str) -> None:
 
 
 def test_inputs_that_a_worker_cannot_get_send_the_task_elsewhere() -> None:
+    """Even to a worker that is busy, while the first one has nothing to do."""
     r = Recorder(n_workers=2)
+    r.submit(task("busy"))
+    r.compute(1)
     r.submit(task("x"))
-    first = r.compute(1)
-    r.works(1, Rejected(first.aid, 0, "inputs-unavailable"))
-    assert r.compute(2).tid == first.tid
+    first = r.compute(2)
+    r.works(2, Rejected(first.aid, 0, "inputs-unavailable"))
+    assert r.compute(1).tid == first.tid
 
 
 # Stored.

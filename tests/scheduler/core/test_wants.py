@@ -133,6 +133,17 @@ def test_what_came_and_went_within_one_event_is_not_reported() -> None:
     assert r.machine.stale_facts == 1
 
 
+def test_a_future_that_is_dropped_at_once_is_not_reported() -> None:
+    r = Recorder(n_workers=1)
+    r.submit(task("x"))
+    r.compute_done(r.compute())
+    r.finished()
+    message, (fid,) = r.graph(task("x"))
+    r.says(ME, message, Release((fid,)))
+    r.to(ME, GraphAck)
+    r.done()
+
+
 def test_a_lost_value_makes_its_futures_wait_anew() -> None:
     r = Recorder(n_workers=2)
     mine = r.submit(task("x"))
