@@ -51,8 +51,8 @@ class Client(
     new local cluster that is made with all further keyword arguments (``n_workers``,
     ``threads_per_worker``, ``processes``, ...) and ends with the client.
 
-    ``timeout`` (seconds or text as "10s") bounds connecting. ``name`` begins the
-    client's id. With ``set_as_default``, dask collections compute here while this
+    ``timeout`` (seconds or text as "10s") bounds connecting; until then a refused
+    connection is tried again. ``name`` begins the client's id. With ``set_as_default``, dask collections compute here while this
     client is the latest. ``asynchronous`` clients belong to the running event loop:
     ``async with Client(..., asynchronous=True) as client``. ``secret`` is what the
     scheduler wants to be proved, ``secret_file`` a file that holds it. ``collision_policy`` (``warn``, ``raise``) may

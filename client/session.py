@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from raddle.protocol import config
-from raddle.protocol.comm import Hello, Link, connect
+from raddle.protocol.comm import Hello, Link
 from raddle.protocol.core.ids import Fid, Fn, Key
 from raddle.protocol.core.messages.base import Frames, Message
 from raddle.protocol.core.messages.client import (
@@ -41,6 +41,7 @@ from raddle.protocol.errors import (
 
 from .core.futures import Changed, Collided, FutureTable, Record, Where
 from .functions import Functions
+from .patience import reach
 
 logger = logging.getLogger("raddle.client")
 
@@ -137,18 +138,19 @@ class Session:
     ) -> None:
         """Connect within ``patience`` seconds, and send what has gathered.
 
-        Raises what :func:`raddle.protocol.comm.connect` raises; the session is
-        lost then.
+        Raises what :func:`~raddle.client.patience.reach` raises; the session is lost
+        then.
         """
         self.address, self.secret = address, secret
         about = {"id": self.id, "name": self.name, "enc": enc, "policy": policy}
         hello = Hello("client", {**about, "nested": self.nested})
         try:
-            link = await connect(
+            link = await reach(
                 address,
                 hello,
-                secret=secret,
-                timeout=patience,
+                secret,
+                patience,
+                given_up=lambda: self._closing,
                 on_batch=self._on_batch,
                 on_close=self._on_close,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
+import socket
 import subprocess
 import sys
 import threading
@@ -29,6 +30,7 @@ from raddle.protocol.errors import (
 )
 from raddle.protocol.errors import TimeoutError as RaddleTimeoutError
 from testkit.cluster import cluster as made_cluster
+from testkit.polling import eventually_async
 
 NOWHERE = {"nowhere": 1.0}
 
@@ -107,7 +109,8 @@ def test_nowhere_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
         Client(8786)
     with pytest.raises(StartError, match="no scheduler file"):
         Client(scheduler_file="/nowhere/at.all", timeout="1 ms")
-    with pytest.raises((CommClosedError, RaddleTimeoutError), match=r"127\.0\.0\.1:1"):
+    late = r"127\.0\.0\.1:1 within 0\.1 s: the connection is refused"
+    with pytest.raises(RaddleTimeoutError, match=late):
         Client("tcp://127.0.0.1:1", timeout="100 ms")
     with pytest.raises(ConfigError, match="collision_policy"):
         Client("tcp://127.0.0.1:1", collision_policy="ignore")
@@ -136,19 +139,20 @@ async def test_a_secret_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     async with made_cluster(
         0, secret_file=str(tmp_path / "right"), scheduler_file=path
     ) as made:
-        options: dict[str, Any]
-        for options in (
+        right: list[dict[str, Any]] = [
             {"address": made.address, "secret_file": "~/right"},
             {"address": made.scheduler, "secret_file": tmp_path / "right"},
             {"scheduler_file": path, "secret_file": "~/right"},
-        ):
+        ]
+        for options in right:
             async with Client(**options, asynchronous=True) as client:
                 assert await client.nthreads() == {}
         # What is given counts more than what the file of the scheduler names.
-        for options in (
+        wrong: list[dict[str, Any]] = [
             {"address": made.address, "secret_file": "~/wrong"},
             {"scheduler_file": path, "secret_file": "~/wrong"},
-        ):
+        ]
+        for options in wrong:
             with pytest.raises(AuthenticationError):
                 await Client(**options, asynchronous=True)
         with pytest.raises(ConfigError, match="cannot read the secret file"):
@@ -160,6 +164,35 @@ def test_a_secret_file_for_a_cluster_of_its_own(tmp_path: Path) -> None:
     path.write_text("a secret of some length\n")
     with raddle.Client(n_workers=1, processes=False, secret_file=path) as client:
         assert client.cluster.secret == b"a secret of some length"
+
+
+async def test_a_scheduler_that_comes_later(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "raddle.client")
+    with socket.socket() as held:
+        # Reserves the port, yet lets the scheduler have it.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        early = Client(f"tcp://127.0.0.1:{port}", asynchronous=True, timeout=20)
+        connecting = asyncio.ensure_future(_enter(early))
+        await eventually_async(lambda: "no scheduler there yet" in caplog.text)
+        async with (
+            made_cluster(0, host="127.0.0.1", port=port),
+            await connecting as client,
+        ):
+            assert await client.nthreads() == {}
+
+
+async def test_who_closes_before_connecting_does_not_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG", "raddle.client")
+    client = Client("tcp://127.0.0.1:1", asynchronous=True, timeout=3600)
+    connecting = asyncio.ensure_future(_enter(client))
+    await eventually_async(lambda: "no scheduler there yet" in caplog.text)
+    await client.close()
+    with pytest.raises(CommClosedError, match="cannot connect"):
+        await connecting
 
 
 async def test_the_wrong_kind_of_with(cluster: LocalCluster) -> None:
