@@ -248,15 +248,15 @@ def test_the_name_of_main_in_data_does_no_harm() -> None:
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A package that this process can import and others cannot."""
-    package = tmp_path / "only_here"
+    package = tmp_path / "known_only_here"
     package.mkdir()
     (package / "__init__.py").write_text("from .part import Thing, twice\n")
     (package / "part.py").write_text(
         "def twice(x):\n    return 2 * x\n\n\nclass Thing:\n    value = 21\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    yield importlib.import_module("only_here")
-    for name in [n for n in sys.modules if n.startswith("only_here")]:
+    yield importlib.import_module("known_only_here")
+    for name in [n for n in sys.modules if n.startswith("known_only_here")]:
         del sys.modules[name]
 
 
@@ -293,14 +293,14 @@ def test_only_registered_modules_travel_by_value(module: Any, tmp_path: Path) ->
     elsewhere = tmp_path / "empty"
     elsewhere.mkdir()
     error = run(LOAD, data, elsewhere)
-    assert "No module named 'only_here'" in error
+    assert "No module named 'known_only_here'" in error
     assert "register_pickle_by_value" in error
     cloudpickle.register_pickle_by_value(module)
     try:
         (data,) = dumps(value)
     finally:
         cloudpickle.unregister_pickle_by_value(module)
-    assert run(LOAD, data, elsewhere) == "42 only_here.part"
+    assert run(LOAD, data, elsewhere) == "42 known_only_here.part"
     assert dumps(value) == (pickle.dumps(value, 5),)
 
 
