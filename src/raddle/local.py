@@ -89,24 +89,21 @@ class LocalCluster:
             idle_timeout=idle_timeout,
             collision_policy=collision_policy,
         )
+        count, threads = sizes(n_workers, threads_per_worker, processes)
         options = {
-            "memory_limit": memory_limit,
+            "nthreads": threads,
+            "memory_limit": memory_limit or 0,
             "resources": resources,
             "local_directory": local_directory,
             "death_timeout": death_timeout,
         }
-        count, threads = sizes(n_workers, threads_per_worker, processes)
-        options = {key: value for key, value in options.items() if value is not None}
+        given = {key: value for key, value in options.items() if value is not None}
         self.worker_options: dict[str, dict[str, Any]] = {
-            f"{name}-{i}": {"name": f"{name}-{i}", "nthreads": threads, **options}
-            for i in range(count)
+            f"{name}-{i}": {"name": f"{name}-{i}", **given} for i in range(count)
         }
         self._stack = contextlib.AsyncExitStack()
-        self._processes: WorkerProcesses | None = None
-        if processes:
-            self._processes = WorkerProcesses(
-                None if silence_logs is False else str(silence_logs)
-            )
+        log_level = str(silence_logs) if silence_logs else None
+        self._processes = WorkerProcesses(log_level) if processes else None
         # Clients in this process join the scheduler's event loop, without a socket.
         self.client_address: str | None = None
         self.loop_thread: LoopThread | None = None

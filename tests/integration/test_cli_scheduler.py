@@ -48,7 +48,8 @@ def test_help(start: Start, command: list[str], words: list[str], option: str) -
     [
         (["schedular"], "schedular"),
         (["scheduler", "--prot", "1"], r"raddle scheduler: .*--prot"),
-        (["scheduler", "--port", "many"], "--port"),
+        (["scheduler", "--port", "many"], "--port.*'many' is not a port number"),
+        (["scheduler", "--log-level", "loud"], "--log-level.*'loud'"),
         (["scheduler", "--port", "70000"], "--port"),
         (["scheduler", "--collision-policy", "ignore"], "--collision-policy"),
         (["worker", "--nanny-port", "1"], r"raddle worker: .*--nanny-port"),

@@ -195,22 +195,23 @@ def test_nobody_else_may_connect() -> None:
 
 
 def test_workers_see_this_program_s_settings_and_path(tmp_path: Path) -> None:
-    (tmp_path / "only_here.py").write_text("def answer():\n    return 42\n")
+    (tmp_path / "beside_the_script.py").write_text("def answer():\n    return 42\n")
     sys.path.insert(0, str(tmp_path))
     try:
-        import only_here  # type: ignore[import-not-found]
+        import beside_the_script  # type: ignore[import-not-found]
 
         with (
             dask.config.set({"raddle.worker.heartbeat": "17s", "my.own": [1]}),
             Client(n_workers=1) as client,
         ):
-            assert client.submit(only_here.answer).result() == 42
+            assert client.submit(beside_the_script.answer).result() == 42
             assert client.submit(
                 lambda: (dask.config.get("raddle.worker.heartbeat"),
                          dask.config.get("my.own"))
             ).result() == ("17s", [1])  # fmt: skip
     finally:
         sys.path.remove(str(tmp_path))
+        sys.modules.pop("beside_the_script", None)
 
 
 def test_workers_do_not_draw_the_same_numbers() -> None:
