@@ -325,4 +325,7 @@ def _seconds(timeout: str | float | None) -> float | None:
 
 
 def _late(key: Key, timeout: str | float | None) -> RaddleTimeoutError:
-    return RaddleTimeoutError(f"{key!r} was not decided within {timeout} s; it goes on")
+    seconds = _seconds(timeout)
+    return RaddleTimeoutError(
+        f"{key!r} was not decided within {seconds:g} s; it goes on"
+    )

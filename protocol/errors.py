@@ -182,7 +182,7 @@ class RunSpecCollisionError(WireError, RuntimeError):
         return (
             f"run_spec collision on key {first!r}{more}: the key is known with another "
             "run_spec; nothing of this call was submitted. Use another key, release "
-            "the old future first, or submit with collision_policy='warn'"
+            "the old future first, or use policy warn for scheduler, client and call"
         )
 
 

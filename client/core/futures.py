@@ -341,12 +341,17 @@ class FutureTable:
 def collision_text(records: Sequence[CollisionRecord], total: int) -> str:
     """What a warning says about ``total`` collisions, of which some are given."""
     shown = records[:SHOWN_MAX]
-    told = [f"{record}; {_OUTCOME.get(record.action, '')}" for record in shown]
+    by_outcome: dict[str, list[str]] = {}
+    for record in shown:
+        outcome = _OUTCOME.get(record.action, record.action)
+        by_outcome.setdefault(outcome, []).append(str(record))
+    told = [f"{' | '.join(found)}; {o}" for o, found in by_outcome.items()]
     left = total - len(shown)
     more = f" (and {left} more)" if left > 0 else ""
     return (
-        f"run_spec collision: {' | '.join(told)}{more}. Use another key, or release "
-        "the old futures first"
+        f"run_spec collision: {' | '.join(told)}{more}. Harmless where both specs mean "
+        "the same, as with fused dask graphs; else use another key, or release the old "
+        "futures first"
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import dask.config
 
 from raddle.protocol.core.ids import Key
+from raddle.protocol.errors import InvalidGraph
 
 from ..base import CallOptions, ClientBase, call_options, refuse_actors
 from ..core.futures import Record
@@ -39,6 +41,9 @@ from .private import (
 LayerAnnotations = Mapping[str, Mapping[Key, Any]]
 """Annotation -> key -> value."""
 
+KEYS_SHOWN_MAX = 5
+"""Keys of a graph that an error names."""
+
 
 class CollectionsMixin(ClientBase):
     """``get``, ``compute`` and ``persist``."""
@@ -66,9 +71,10 @@ class CollectionsMixin(ClientBase):
 
         ``dsk`` is a dict, a HighLevelGraph or an expression of dask. Nested lists of
         keys give nested tuples, as dask's own schedulers do; a list of keys gives a
-        list. A key of a live future need not be in the graph. Options are as for
-        ``submit``; others are ignored, since dask passes on whatever it was given.
-        Awaitable where the client is asynchronous, if it waits at all.
+        list. A key of a live future of this client need not be in the graph. Options
+        are as for ``submit``; others are ignored, since dask passes on whatever it
+        was given. Awaitable where the client is asynchronous, if it waits at all.
+        Raises InvalidGraph for a key that is nowhere.
         """
         refuse_actors(actors)
         options = call_options(
@@ -83,12 +89,24 @@ class CollectionsMixin(ClientBase):
         )
         graph, annotations = materialized(dsk)
         wanted = list(dict.fromkeys(as_key(k) for k in _flat(keys)))
+        self._check_known(graph, wanted)
         futures = self._submit_graph(graph, wanted, options, annotations)
         nested = _replaced(keys, futures)
         if not sync:
             return nested
         # dask keeps what the graph refers to alive through `dsk`.
         return self.gather(_nested_tuples(nested))  # type: ignore[attr-defined]
+
+    def _check_known(self, graph: Mapping[Key, Any], wanted: Iterable[Key]) -> None:
+        for key in wanted:
+            if key not in graph and self.session.named(key) is None:
+                some = ", ".join(map(repr, islice(graph, KEYS_SHOWN_MAX)))
+                more = ", ..." if len(graph) > KEYS_SHOWN_MAX else ""
+                has = f"which has {some}{more}" if some else "which is empty"
+                raise InvalidGraph(
+                    f"key {key!r} is not in the graph, {has}; nor is it the key of a "
+                    "live future of this client"
+                )
 
     def compute(  # noqa: PLR0913, PLR0917
         self,

@@ -140,7 +140,7 @@ def test_wrong_fields_are_a_type_error(cls: Any, values: Any, named: Any) -> Non
 def test_messages_name_the_culprit_and_the_remedy() -> None:
     text = str(SAMPLES[0])
     assert "('x', 0) and 2 more" in text
-    assert "collision_policy='warn'" in text
+    assert "policy warn for scheduler, client and call" in text
     text = str(KilledWorker(**KILLED))
     assert "'alice' on host node7, pid 4711, exit code -9" in text
     assert "exit code" not in str(KilledWorker(**KILLED | {"exitcode": None}))

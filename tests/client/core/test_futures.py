@@ -18,6 +18,7 @@ from raddle.client.core.futures import (
     Collided,
     FutureTable,
     Record,
+    collision_text,
 )
 from raddle.protocol.core.collisions import CollisionRecord
 from raddle.protocol.core.messages.client import (
@@ -245,6 +246,18 @@ def test_a_notice_names_its_call() -> None:
     record = collision("x")
     (action,) = table.handle(CollisionNotice(call.number, (tuple(record),), 3))
     assert action == Collided(call, (record,), 3)
+
+
+def test_a_warning_says_once_what_became_of_all_and_that_it_may_be_harmless() -> None:
+    kept = [collision("x"), collision("y")]
+    text = collision_text(kept, 2)
+    assert text.index("'x'") < text.index("'y'") < text.index("were kept")
+    assert text.count("were kept") == 1
+    assert "Harmless where both specs mean the same" in text
+    assert "else use another key" in text
+    text = collision_text([*kept, collision("z", "new-instance")], 9)
+    assert text.count("were kept") == text.count("a task of its own") == 1
+    assert "6 more" in text
 
 
 def test_a_notice_may_come_after_the_acknowledgement() -> None:

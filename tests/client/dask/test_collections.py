@@ -49,8 +49,12 @@ def test_only_what_is_reachable_is_sent(c: Client) -> None:
 def test_unknown_names(c: Client) -> None:
     with pytest.raises(LostDependency, match="'nowhere'"):
         c.get({"x": (abs, _ref("nowhere"))}, "x")
-    with pytest.raises(LostDependency, match="'nowhere'"):
+    with pytest.raises(InvalidGraph, match=r"'nowhere' is not in the graph, .* empty"):
         c.get({}, "nowhere")
+    with pytest.raises(InvalidGraph, match=r"'nope' .* 3, 4, \.\.\.; nor"):
+        c.get({i: i for i in range(9)}, [0, "nope"])
+    with pytest.raises(InvalidGraph, match=r"which has 'x'; nor"):
+        c.get({"x": 1}, "nope", sync=False)
 
 
 def _ref(key: str) -> Any:
