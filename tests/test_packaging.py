@@ -110,11 +110,24 @@ def test_public_names_agree() -> None:
         else node.module
         for node in ast.walk(ast.parse((ROOT / FACADE / "__init__.py").read_text()))
         if isinstance(node, ast.ImportFrom)
-        and (node.level or str(node.module).startswith("raddle."))
+        and node.module
+        and (node.level or node.module.startswith("raddle."))
         for alias in node.names
     }
     assert told == raddle._HOMES
     assert sorted(raddle.__all__) == sorted({"__version__", *raddle._HOMES})
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["import raddle.tokenize", "raddle.Token", "from raddle.tokenize import tokenize"],
+)
+def test_tokenize_is_a_module_whatever_came_before(first: str) -> None:
+    program = f"import raddle; {first}; print(raddle.tokenize.tokenize(1))"
+    command = [sys.executable, "-c", program]
+    seen = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert seen.stdout.strip() == str(raddle.tokenize.tokenize(1))
+    assert "tokenize" not in raddle.__all__
 
 
 @pytest.mark.parametrize("name", raddle.__all__)

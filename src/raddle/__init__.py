@@ -37,13 +37,13 @@ if TYPE_CHECKING:
         Token,
         TokenizationError,
         normalize_token,
-        tokenize,
     )
     from raddle.scheduler.server import Scheduler
     from raddle.worker.api import current_task, get_worker, rejoin, secede
     from raddle.worker.server import Worker
 
     from .entry import Client
+    from . import tokenize as tokenize
     from .local import LocalCluster
 
 __all__ = [
@@ -83,7 +83,6 @@ __all__ = [
     "normalize_token",
     "rejoin",
     "secede",
-    "tokenize",
     "wait",
 ]
 
@@ -106,7 +105,7 @@ _HOMES: dict[str, str] = {
         ("current_task", "get_worker", "rejoin", "secede"), "raddle.worker.api"
     ),
     **dict.fromkeys(
-        ("Token", "TokenizationError", "normalize_token", "tokenize"),
+        ("Token", "TokenizationError", "normalize_token"),
         "raddle.protocol.tokenize",
     ),
     **dict.fromkeys(
@@ -146,6 +145,9 @@ if not TYPE_CHECKING:
         elif name in _HOMES:
             value = getattr(import_module(_HOMES[name]), name)
         else:
+        elif name == "tokenize":
+            # The module, whether or not somebody has imported it before.
+            value = import_module("raddle.tokenize")
             message = f"module 'raddle' has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=sys.modules[__name__])
         globals()[name] = value
