@@ -46,11 +46,17 @@ def setup_logging(
 
 
 def parse_level(level: str | int, name: str = "raddle.admin.log-level") -> int:
-    """The number of a level; ConfigError names ``name`` if there is no such level."""
-    if isinstance(level, int):
+    """The number of a level, given as a number or name (any case).
+
+    Raises ConfigError, which names ``name``, if there is no such level.
+    """
+    if isinstance(level, int) and not isinstance(level, bool):
         return level
-    if level.lower() not in LEVELS:
-        msg = f"{name}: {level!r} is not one of {', '.join(LEVELS)}"
+    text = str(level).strip()
+    if text.isdecimal():
+        return int(text)
+    number = logging.getLevelNamesMapping().get(text.upper())
+    if not number:
+        msg = f"{name}: {level!r} is not one of {', '.join(LEVELS)}, and no number"
         raise ConfigError(msg)
-    number: int = getattr(logging, level.upper())
     return number

@@ -9,17 +9,34 @@ from typing import Any
 import click
 
 from raddle.protocol.core.collisions import POLICIES
-from raddle.protocol.errors import RaddleError
-from raddle.protocol.log import LEVELS, setup_logging
+from raddle.protocol.errors import ConfigError, RaddleError
+from raddle.protocol.log import parse_level, setup_logging
 from raddle.protocol.node import lifecycle
 
 from .server import Scheduler
 
 NAME = "raddle scheduler"
+PORT_MAX = 65535
 
 # Objects between two looks of the garbage collector: at a hundred microseconds per
 # task its default of 700 shows, and the core leaves no cycles behind.
 GC_THRESHOLDS = (50_000, 20, 50)
+
+
+def _level(_context: Any, _option: Any, level: str | None) -> int | None:
+    """A level as a number; a name that is none is a wrong option."""
+    try:
+        return None if level is None else parse_level(level, "--log-level")
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _port(_context: Any, _option: Any, text: str) -> int:
+    """A port as a number."""
+    if not text.isdecimal() or int(text) > PORT_MAX:
+        msg = f"{text!r} is not a port number: give one from 0 to {PORT_MAX}"
+        raise click.BadParameter(msg)
+    return int(text)
 
 
 @click.command(
@@ -31,8 +48,8 @@ GC_THRESHOLDS = (50_000, 20, 50)
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
-    default=8786,
+    callback=_port,
+    default="8786",
     show_default=True,
     help="Port to listen on; 0 takes any free one.",
 )
@@ -74,10 +91,12 @@ GC_THRESHOLDS = (50_000, 20, 50)
     "--validate", is_flag=True, help="Check all invariants after every event (slow)."
 )
 @click.option(
-    "--log-level", type=click.Choice(LEVELS), help="How much to log.  [default: info]"
+    "--log-level",
+    callback=_level,
+    help="How much to log: debug, info, warning, error, critical, or a number.  [default: info]",
 )
 @click.version_option(package_name="raddle")
-def scheduler(pid_file: str | None, log_level: str | None, **options: Any) -> None:
+def scheduler(pid_file: str | None, log_level: int | None, **options: Any) -> None:
     """Run a scheduler that workers and clients connect to."""
     if not options["validate"]:
         # The configuration may still ask for it.

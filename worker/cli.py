@@ -18,7 +18,7 @@ import click
 
 from raddle.protocol import config, security
 from raddle.protocol.errors import ConfigError, RaddleError
-from raddle.protocol.log import LEVELS, setup_logging
+from raddle.protocol.log import parse_level, setup_logging
 from raddle.protocol.node import lifecycle, scheduler_file
 from raddle.protocol.node.cores import cpu_count, parse_nworkers
 from raddle.protocol.node.scheduler_file import SchedulerFile
@@ -26,6 +26,14 @@ from raddle.protocol.node.scheduler_file import SchedulerFile
 from . import nursery, process
 
 POLL_SECONDS = 0.05
+
+
+def _level(_context: Any, _option: Any, level: str | None) -> int | None:
+    """A level as a number; a name that is none is a wrong option."""
+    try:
+        return None if level is None else parse_level(level, "--log-level")
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command(name="worker", context_settings={"help_option_names": ["-h", "--help"]})
@@ -70,7 +78,7 @@ POLL_SECONDS = 0.05
 )
 @click.option(
     "--memory-limit",
-    help="Memory per process: bytes, '4GB', a fraction of the machine, 'auto', or 0 for no limit.  [default: auto]",
+    help="Memory per process: bytes, '4GB', a fraction of the machine, 'auto', or 0 for no limit.  [default: raddle.worker.memory-limit, which is auto]",
 )
 @click.option(
     "--resources",
@@ -101,10 +109,12 @@ POLL_SECONDS = 0.05
     "--insecure", is_flag=True, help="Serve data beyond loopback without a secret."
 )
 @click.option(
-    "--log-level", type=click.Choice(LEVELS), help="How much to log.  [default: info]"
+    "--log-level",
+    callback=_level,
+    help="How much to log: debug, info, warning, error, critical, or a number.  [default: info]",
 )
 @click.version_option(package_name="raddle")
-def worker(pid_file: str | None, log_level: str | None, **options: Any) -> None:
+def worker(pid_file: str | None, log_level: int | None, **options: Any) -> None:
     """Run workers for the scheduler at the address SCHEDULER, or --scheduler-file."""
     # Until an event loop takes over, for instance while waiting for a file.
     signal.signal(signal.SIGTERM, _end)
@@ -123,7 +133,7 @@ def _end(*_: object) -> None:
     sys.exit(0)
 
 
-def _run(workers: dict[str, dict[str, Any]], log_level: str | None) -> int:
+def _run(workers: dict[str, dict[str, Any]], log_level: int | None) -> int:
     if len(workers) == 1:
         (options,) = workers.values()
         return process.run(options, log_level)
@@ -155,7 +165,7 @@ def _plan(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if nworkers == 1:
         return {name or "": {**common, "name": name, "ports": ports}}
     return {
-        str(name or "") + f"-{i}": {
+        f"{name}-{i}" if name else str(i): {
             **common,
             "name": None if name is None else f"{name}-{i}",
             # No two of them try the same port.
@@ -211,7 +221,8 @@ def parse_ports(text: str, nworkers: int) -> list[int]:
         ports = [0] * nworkers
     if not ports or not all(0 <= port <= 65535 for port in ports):
         msg = (
-            f"--worker-port {text}: give a port, a list 9000,9001 or a range 9000:9100"
+            f"--worker-port {text}: not a port number or range: give a port, a list "
+            "9000,9001 or a range 9000:9100"
         )
         raise ConfigError(msg)
     if len(ports) < nworkers:

@@ -198,7 +198,7 @@ class _Program:
         self._nursery = Nursery()
         self._buffer = b""
         self._parent = os.getppid()
-        self._log_level: str | None = None
+        self._log_level: int | None = None
         self._run_child: Callable[..., int]
 
     def run(self) -> None:
@@ -236,7 +236,9 @@ class _Program:
                             os.kill(argument["pid"], signal.SIGKILL)
         return True
 
-    def _setup(self, path: list[str], config: dict[str, Any], log_level: str) -> None:
+    def _setup(
+        self, path: list[str], config: dict[str, Any], log_level: int | None
+    ) -> None:
         """Import all that children need, as the process that gives orders would."""
         sys.path[:] = path
         # Only now is the path right.

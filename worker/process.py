@@ -1,7 +1,7 @@
 """How one worker lives in a process of its own, from options to exit code.
 
 Exit code 0: somebody wanted it to end. 1: it could not start, or its scheduler
-vanished for longer than the death-timeout.
+vanished.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHILD_SIGNALS = (signal.SIGTERM,)
 """What ends a child. Its parent gets Ctrl-C from the terminal too, and decides."""
 
 
-def run(options: dict[str, Any], log_level: str | None = None) -> int:
+def run(options: dict[str, Any], log_level: str | int | None = None) -> int:
     """Run a worker in this process until it ends; returns the exit code.
 
     ``options`` are the arguments of :class:`Worker`.
@@ -35,7 +35,9 @@ def run(options: dict[str, Any], log_level: str | None = None) -> int:
     return lifecycle.run(_main(options), name=NAME)
 
 
-def run_child(options: dict[str, Any], log_level: str | None, lifeline: int) -> int:
+def run_child(
+    options: dict[str, Any], log_level: str | int | None, lifeline: int
+) -> int:
     """As :func:`run`, in a process just forked, which ends when ``lifeline`` does."""
     # The children must not all draw the same numbers.
     random.seed()
@@ -46,7 +48,7 @@ def run_child(options: dict[str, Any], log_level: str | None, lifeline: int) -> 
     )
 
 
-def _prepare(log_level: str | None) -> None:
+def _prepare(log_level: str | int | None) -> None:
     """What tasks print is seen at once, also in a file or a pipe."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

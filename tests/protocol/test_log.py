@@ -66,7 +66,11 @@ def test_level_and_format_come_from_the_settings() -> None:
 
 
 def test_levels_are_names_or_numbers() -> None:
-    assert parse_level("INFO") == parse_level("info") == parse_level(20) == logging.INFO
+    for level in ("INFO", "info", 20, "20"):
+        assert parse_level(level) == logging.INFO
+    assert parse_level("warn") == logging.WARNING
+    with pytest.raises(ConfigError, match="True is not one of"):
+        parse_level(True)
     with pytest.raises(ConfigError, match=r"--log-level: 'loud' is not one of debug"):
         parse_level("loud", "--log-level")
     with dask.config.set({"raddle.admin.log-level": "loud"}):  # noqa: SIM117
