@@ -32,7 +32,6 @@ ALIASES: Mapping[str, str] = {
     "scheduler.idle-timeout": "distributed.scheduler.idle-timeout",
     "scheduler.unknown-task-duration": "distributed.scheduler.unknown-task-duration",
     "scheduler.validate": "distributed.scheduler.validate",
-    "client.heartbeat": "distributed.client.heartbeat",
 }
 
 _MISSING: Final = object()

@@ -34,14 +34,20 @@ def parse_nthreads(nthreads: int | None) -> int:
     return nthreads
 
 
+CONFIGURED = "configured"
+"""In place of a memory limit: the one of the setting ``worker.memory-limit``."""
+
+
 def parse_memory_limit(limit: str | float | None, nthreads: int) -> int:
     """Bytes; 0 for no limit.
 
-    ``"auto"`` is the machine's memory times the worker's share of the cores. A
+    ``"configured"`` is what ``raddle.worker.memory-limit`` says; ``"auto"`` is the machine's memory times the worker's share of the cores. A
     number up to 1 is a fraction of the machine's memory, any other a number of
     bytes; texts such as ``"4GB"`` are sizes. None, 0 and ``"0"`` mean no limit.
     Raises ConfigError.
     """
+    if limit == CONFIGURED:
+        limit = config.get("worker.memory-limit")
     if limit is None or limit in {0, "0", "none", "None"}:
         return 0
     total = int(psutil.virtual_memory().total)

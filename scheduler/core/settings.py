@@ -21,7 +21,7 @@ class Settings(NamedTuple):
     """Limits and policies of one scheduler.
 
     ``queue_seconds`` bounds the predicted work that waits on a worker per thread,
-    ``queue_tasks_max`` its number. ``unknown_task_duration`` (seconds) is the
+    ``queue_tasks_max`` the tasks that are with a worker. ``unknown_task_duration`` (seconds) is the
     prediction for a group of which no task has ended yet. A task is given up when
     more than ``allowed_failures`` workers died under it. ``inline_bytes_max``
     bounds the small values kept here, ``records_max`` the collision records.
