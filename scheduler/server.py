@@ -149,6 +149,10 @@ class Scheduler:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __dask_tokenize__(self) -> str:
+        """A function that refers to a global one is the same in every process."""
+        return type(self).__name__
+
     def __repr__(self) -> str:
         workers, tasks = len(self.machine.workers), len(self.machine.tasks)
         return f"<Scheduler {self.address}: {workers} workers, {tasks} tasks>"
@@ -320,7 +324,7 @@ class Scheduler:
             self._post(ClientLeft(self._loop.time(), client, why), None)
 
     def _on_worker_close(self, wid: Wid, pid: int, _link: Link, why: str) -> None:
-        if self.exit_code is None or wid in self._told_to_close:
+        if self.exit_code is None or self._leaves_on_purpose(wid):
             self._worker_left(wid, why, None)
         else:
             self._spawn(self._worker_died(wid, pid, why, self.exit_code))
@@ -342,11 +346,20 @@ class Scheduler:
             return
         self._names = {name: w for name, w in self._names.items() if w != wid}
         self.metrics.pop(wid, None)
-        safe = wid in self._told_to_close
+        safe = self._leaves_on_purpose(wid)
         self._told_to_close.discard(wid)
         for answer in self._runs.worker_left(wid, why):
             self._answer(*answer)
         self._post(WorkerLeft(self._loop.time(), wid, why, safe, code), None)
+        waiting = self.machine.unfinished
+        if waiting and not self._workers and self._closing is None:
+            logger.warning("%d tasks wait and no worker is connected", waiting)
+
+    def _leaves_on_purpose(self, wid: Wid) -> bool:
+        """Whether it was told to leave, or said that it would (WorkerClosing)."""
+        worker = self.machine.workers.get(wid)
+        said = worker is not None and not worker.running
+        return said or wid in self._told_to_close
 
     def _on_tick(self) -> None:
         now = self._loop.time()
@@ -508,7 +521,7 @@ def _settings(policy: str | None, validate: bool | None) -> Settings:
     return Settings(
         policy=checked_policy(policy),
         allowed_failures=config.get("scheduler.allowed-failures"),
-        queue_seconds=config.get("scheduler.queue-seconds"),
+        queue_seconds=config.get_seconds("scheduler.queue-seconds"),
         queue_tasks_max=config.get("scheduler.queue-tasks-max"),
         unknown_task_duration=config.get_seconds("scheduler.unknown-task-duration"),
         inline_bytes_max=config.get_bytes("scheduler.inline-bytes-max"),

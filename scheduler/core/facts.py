@@ -127,7 +127,10 @@ def rejected(s: SchedulerState, worker: WorkerState, message: Rejected) -> None:
 
 
 def closing(s: SchedulerState, worker: WorkerState, message: WorkerClosing) -> None:
-    """The worker ends on purpose: it takes nothing more, and rejects what it has."""
+    """The worker ends on purpose: it takes nothing more.
+
+    What it has is taken back when its link ends, which will be soon.
+    """
     if worker.running:
         worker.running = False
         worker_went(s, worker)

@@ -48,11 +48,7 @@ def worker_left(s: SchedulerState, event: WorkerLeft) -> None:
     attempts = list(worker.attempts.values())
     suspects = [] if event.safe else _suspects(worker, attempts)
     held = list(worker.replicas)
-    s.log(
-        20,
-        f"worker {worker.name!r} at {worker.address} left: {event.why}; it held "
-        f"{len(held)} values and {len(attempts)} tasks",
-    )
+    again = 0
     for attempt in attempts:
         task = attempt.task
         # Not cancelled: there is nobody to tell.
@@ -63,11 +59,28 @@ def worker_left(s: SchedulerState, event: WorkerLeft) -> None:
                 failure = _killed(s, task, worker, event, suspects)
                 move(s, task, ERRED, failure)
                 continue
+        again += 1
         move(s, task, READY)
     why = f"worker {worker.name!r} at {worker.address} left ({event.why})"
     for task in held:
+        again += task.needed and not task.is_data and len(task.replicas) == 1
         lose_replica(s, task, worker, why)
+    _log(s, worker, event, again)
     _forget_questions(s, worker)
+
+
+def _log(s: SchedulerState, worker: WorkerState, event: WorkerLeft, again: int) -> None:
+    """Say who left and what it costs; a death is worth a warning."""
+    code = event.exitcode
+    known = "" if code is None else f", exit code {code}"
+    if code is not None and code < 0:
+        known = f", killed by signal {-code}"
+    s.log(
+        20 if event.safe else 30,
+        f"worker {worker.name!r} at {worker.address} (host {worker.host}, pid "
+        f"{worker.pid}{known}) {'left' if event.safe else 'died'}: {event.why}; "
+        f"{again} tasks are computed again",
+    )
 
 
 def _take_back(attempt: Attempt) -> None:

@@ -177,7 +177,10 @@ class Failed(NamedTuple):
 
 @op(65)
 class Rejected(NamedTuple):
-    """The attempt is given back: yielded, rescheduled, inputs-unavailable, closing."""
+    """The attempt is given back: ``why`` is yielded or rescheduled.
+
+    A scheduler also understands ``inputs-unavailable``, which no worker says yet.
+    """
 
     aid: Aid
     seen: int
@@ -235,7 +238,7 @@ class RunResult(NamedTuple):
 
 @op(72)
 class WorkerClosing(NamedTuple):
-    """The worker ends on purpose: give it nothing more, its attempts are rejected."""
+    """The worker ends on purpose: give it nothing more, what it has fails nobody."""
 
     why: str
 

@@ -19,7 +19,7 @@ from raddle.protocol.core.messages.worker import (
     Started,
 )
 from raddle.protocol.errors import from_wire
-from raddle.scheduler.core.actions import ToWorker
+from raddle.scheduler.core.actions import LogRecord, ToWorker
 from raddle.scheduler.core.events import WorkerJoined, WorkerLeft
 from testkit.core import ERROR, ME, Recorder, task
 
@@ -106,6 +106,21 @@ def test_everybody_hears_who_left_and_who_joined() -> None:
         ToWorker(3, Peers(((4, "tcp://h:4"),))),
         ToWorker(4, Peers(everybody)),
     ]
+
+
+@pytest.mark.parametrize(("safe", "level"), [(True, 20), (False, 30)])
+def test_a_death_is_a_warning_that_says_what_it_costs(safe: bool, level: int) -> None:
+    r = Recorder(n_workers=1)
+    r.submit(task("kept"))
+    r.compute_done(r.compute())
+    r.unread.clear()
+    r.submit(task("running"))
+    r.compute()
+    actions = r.machine.handle(WorkerLeft(0.0, 1, "gone", safe, -9))
+    (record,) = [a for a in actions if isinstance(a, LogRecord)]
+    assert record.level == level
+    for word in ("'w1'", "host host", "pid 1", "signal 9", "gone", "2 tasks are"):
+        assert word in record.text
 
 
 # Suspects.

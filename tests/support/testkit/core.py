@@ -86,6 +86,7 @@ class Recorder:
                 and isinstance(action.message, wm.Peers | wm.Functions | wm.PeersLeft)
             )
             and not (isinstance(action, LogRecord) and action.level == 20)
+            and not (isinstance(event, WorkerLeft) and isinstance(action, LogRecord))
         ]
         for action in self.unread:
             if isinstance(action, ToWorker) and isinstance(action.message, wm.DropData):
