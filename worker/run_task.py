@@ -27,6 +27,7 @@ from .core.attempts import Attempt, Definition
 from .core.data import Packed
 from .core.events import Raised, Report, Rescheduled, Returned
 from .executor import RunningTask
+from .failures import Failures
 
 TEXT_MAX = 500
 """Characters of an error's text that go to logs."""
@@ -34,7 +35,7 @@ LOCKS = 16
 
 
 class Reschedule(RaddleError):
-    """Raised by a task to be run again, on another worker if there is one.
+    """Raised by a task to be queued again; the same worker may get it once more.
 
     It is no failure, and no retry is used up.
     """
@@ -52,6 +53,7 @@ class Runner:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, inline_bytes: int) -> None:
         self.coroutines: dict[Aid, asyncio.Task[None]] = {}
+        self.failures = Failures(loop)
         self._loop = loop
         self._inline_bytes = inline_bytes
         # Striped: one object is loaded by one thread, others meanwhile by others.
@@ -78,7 +80,11 @@ class Runner:
             return Rescheduled(task.aid)
         except BaseException as error:  # noqa: BLE001 (SystemExit ends the task alone)
             seconds = 0.0 if begun is None else perf_counter() - begun
-            return raised(task.aid, error, seconds)
+            report = raised(task.aid, error, seconds)
+            if not task.cancelled:
+                name = function_name(task.attempt.definition)
+                self.failures.log(task.key, name, report.text, error)
+            return report
         finally:
             current_task.set(None)
 
@@ -192,6 +198,14 @@ def raised(aid: Aid, error: BaseException, seconds: float) -> Raised:
     except Exception:  # noqa: BLE001 (a user's __str__)
         text = type(error).__name__
     return Raised(aid, dump_exception(error), text, seconds)
+
+
+def function_name(definition: Definition | None) -> str:
+    """What the log calls a function."""
+    call = None if definition is None else definition.call
+    # Partials say what they call.
+    call = getattr(call, "func", call)
+    return str(getattr(call, "__qualname__", type(call).__name__))
 
 
 def _identity(value: Any) -> Any:

@@ -69,7 +69,8 @@ class Worker:
     cluster (default: the address of the worker's data). ``nthreads`` tasks run at a
     time (default, or 0: the cores this process may use). ``memory_limit`` is
     reported: bytes, ``"4GB"``, a fraction of the machine, ``"auto"`` for the share
-    of the machine that belongs to its threads, 0 or None for no limit;
+    of the machine that belongs to its threads, 0 or None for no limit, by default
+    the setting ``raddle.worker.memory-limit``;
     ``resources`` are amounts by name that tasks may require. ``local_directory``
     is where a folder for the worker's files is made when it needs one.
     ``death_timeout`` (seconds, or text as ``"60 s"``) bounds the search for a
@@ -91,9 +92,9 @@ class Worker:
         self,
         scheduler_address: str,
         *,
-        name: str | None = None,
+        name: str | int | None = None,
         nthreads: int | None = None,
-        memory_limit: str | float | None = "auto",
+        memory_limit: str | float | None = options.CONFIGURED,
         resources: dict[str, float] | None = None,
         local_directory: str | None = None,
         death_timeout: str | float | None = None,
@@ -114,7 +115,7 @@ class Worker:
         self.memory_limit = options.parse_memory_limit(memory_limit, self.nthreads)
         self.resources = options.parse_resources(resources)
         self.secret = security.load_secret(secret)
-        self.name = name or ""
+        self.name = "" if name is None else str(name)
         self.address: Address = ""
         self.client: Any = None
         self.why_closed = ""
@@ -162,6 +163,10 @@ class Worker:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __dask_tokenize__(self) -> str:
+        """A function that refers to a global one is the same in every process."""
+        return type(self).__name__
+
     def __repr__(self) -> str:
         return f"<Worker {self.name} at {self.address or '?'}: {self.status}>"
 
@@ -174,6 +179,7 @@ class Worker:
         settings = Settings(self.nthreads, self.resources, validate=self._validate)
         self.machine = Machine(settings)
         self.runner = Runner(self.loop, self.inline_bytes)
+        self._undo.callback(self.runner.failures.close)
         self.executor = Executor(self.nthreads, self.runner, self._on_reports, self)
         self._undo.callback(self.executor.close)
         self._on_close(self._cancel_coroutines)

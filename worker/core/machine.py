@@ -281,13 +281,13 @@ class Machine(State):
             text = f"attempt {aid} was cancelled and then raised {text}"
             self._actions.append(LogRecord(DEBUG, text))
             return
+        # The thread has logged it, with the traceback.
         self._fail(attempt, error, text, seconds)
 
     def _fail(
         self, attempt: Attempt, error: tuple[str, Any], text: str, seconds: float
     ) -> None:
         self._actions.append(Failed(attempt.aid, self.seen, error, text, seconds))
-        self._actions.append(LogRecord(INFO, f"task {attempt.key!r} failed: {text}"))
 
     def _rescheduled(self, report: Rescheduled) -> None:
         if self._ended(report.aid) is not None:
@@ -433,6 +433,8 @@ class Machine(State):
         for attempt in list(entry.waiters.values()):
             self._leave(self.attempts.pop(attempt.aid))
             self._fail(attempt, error, text, 0.0)
+            said = f"task {attempt.key!r} failed: {text}"
+            self._actions.append(LogRecord(INFO, said))
         if entry.tid in self.data.wanted:
             self._unwanted(entry)
 
