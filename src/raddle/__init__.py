@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     )
     from raddle.scheduler.server import Scheduler
     from raddle.worker.api import current_task, get_worker, rejoin, secede
+    from raddle.worker.run_task import Reschedule
     from raddle.worker.server import Worker
 
-    from .entry import Client
     from . import tokenize as tokenize
+    from .entry import Client
     from .local import LocalCluster
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "ProtocolError",
     "RaddleError",
     "RemoteError",
+    "Reschedule",
     "RunSpecCollisionError",
     "RunSpecCollisionWarning",
     "Scheduler",
@@ -93,6 +95,7 @@ _HOMES: dict[str, str] = {
     "Client": "raddle.entry",
     "Future": "raddle.client.future",
     "LocalCluster": "raddle.local",
+    "Reschedule": "raddle.worker.run_task",
     "Scheduler": "raddle.scheduler.server",
     "Worker": "raddle.worker.server",
     "default_client": "raddle.client.client",
@@ -142,12 +145,12 @@ if not TYPE_CHECKING:
             from importlib import metadata
 
             value = metadata.version("raddle")
-        elif name in _HOMES:
-            value = getattr(import_module(_HOMES[name]), name)
-        else:
         elif name == "tokenize":
             # The module, whether or not somebody has imported it before.
             value = import_module("raddle.tokenize")
+        elif name in _HOMES:
+            value = getattr(import_module(_HOMES[name]), name)
+        else:
             message = f"module 'raddle' has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=sys.modules[__name__])
         globals()[name] = value

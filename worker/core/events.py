@@ -46,7 +46,7 @@ class Raised(NamedTuple):
 
 
 class Rescheduled(NamedTuple):
-    """A thread's report: the task asked to be run elsewhere."""
+    """A thread's report: the task asked to be queued again."""
 
     aid: Aid
 
