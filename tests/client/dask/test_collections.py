@@ -17,6 +17,7 @@ from dask.highlevelgraph import HighLevelGraph
 from raddle.client.client import Client
 from raddle.client.future import Future
 from raddle.client.iterate import futures_of, wait
+from raddle.local import LocalCluster
 from raddle.protocol.core.messages.client import Graph
 from raddle.protocol.errors import (
     InvalidGraph,
@@ -37,6 +38,17 @@ def test_the_forms_of_get(c: Client) -> None:
     assert isinstance(x, Future)
     assert (x.key, y.result()) == ("x", 3)
     assert c.get({}, [[x, "y"]]) == [(1, 3)]
+
+
+async def test_a_persisted_collection_is_waited_for(cluster: LocalCluster) -> None:
+    address = cluster.scheduler_address
+    async with Client(
+        address, secret=cluster.secret, asynchronous=True, timeout=20
+    ) as client:
+        x = client.persist(da.ones(4, chunks=2))
+        done, not_done = await wait(x)
+        assert (len(done), len(not_done)) == (2, 0)
+        assert {future.status for future in done} == {"finished"}
 
 
 def test_only_what_is_reachable_is_sent(c: Client) -> None:
