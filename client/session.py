@@ -126,6 +126,10 @@ class Session:
         self.ended = asyncio.Event()
         """Set, on the loop, when the session is over."""
 
+    def __dask_tokenize__(self) -> str:
+        """As that of the client."""
+        return type(self).__name__
+
     # The link
 
     async def connect(

@@ -9,17 +9,26 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import inspect
+import logging
 import secrets
 import weakref
 from collections.abc import Coroutine, Generator
+from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
 from raddle.client.loop import LoopThread
-from raddle.protocol.errors import StartError
+from raddle.protocol import config
+from raddle.protocol.errors import ConfigError, StartError
+from raddle.protocol.log import parse_level, setup_last_resort
+from raddle.protocol.node import scheduler_file as scheduler_files
 from raddle.protocol.node.cores import cpu_count, shares
 from raddle.scheduler.server import Scheduler
+from raddle.worker.options import CONFIGURED, parse_memory_limit, parse_resources
 
 from .processes import WorkerProcesses, told
+
+logger = logging.getLogger("raddle.local")
 
 T = TypeVar("T")
 
@@ -36,18 +45,22 @@ class LocalCluster:
     per core runs on the scheduler's event loop. If only one of the two is given, the
     other is such that every core has a thread.
 
-    ``memory_limit`` is per worker: bytes, ``"4GB"``, a fraction, ``"auto"``, 0 for
-    none. ``host``, ``port``, ``interface``, ``protocol``, ``secret``, ``insecure``,
+    ``memory_limit`` is per worker: bytes, ``"4GB"``, a fraction, ``"auto"``, 0 or
+    None for none; by default the setting ``raddle.worker.memory-limit``. ``host``, ``port``, ``interface``, ``protocol``, ``secret``, ``insecure``,
     ``scheduler_file``, ``idle_timeout`` and ``collision_policy`` are the
     scheduler's; without a host, nobody outside this machine can connect, and
-    without a secret a random one is made. ``resources``, ``local_directory`` and
+    without a secret a random one is made (:attr:`secret`), which the scheduler file
+    leads to. ``scheduler_port`` is another name for ``port``. ``resources``, ``local_directory`` and
     ``death_timeout`` are the workers', which are named ``{name}-0`` and so on.
-    ``silence_logs`` is the level that worker processes log from (False: what the
-    configuration says).
+    ``silence_logs`` is the level, a name or number, that worker processes log from,
+    and this one where nobody configures logging (False: what the configuration says).
+
+    There is no dashboard and no TLS yet: ``dashboard_address``,
+    ``worker_dashboard_address`` and ``security=None`` are accepted and change nothing.
 
     Use as a context manager, or :meth:`close` it; with ``asynchronous=True``, use
     ``async with`` or ``await``. Workers end when this process does, however it does.
-    Raises StartError and ConfigError.
+    Raises StartError and ConfigError, and TypeError for arguments that there are not.
     """
 
     def __init__(  # noqa: PLR0913
@@ -55,7 +68,7 @@ class LocalCluster:
         n_workers: int | None = None,
         threads_per_worker: int | None = None,
         processes: bool = True,
-        memory_limit: str | float | None = "auto",
+        memory_limit: str | float | None = CONFIGURED,
         *,
         host: str | None = None,
         port: int = 0,
@@ -69,40 +82,58 @@ class LocalCluster:
         resources: dict[str, float] | None = None,
         local_directory: str | None = None,
         death_timeout: str | float | None = None,
-        name: str = "worker",
-        silence_logs: str | bool = "warning",
+        name: str | None = None,
+        silence_logs: str | int | bool | None = "warning",
         asynchronous: bool = False,
+        scheduler_port: int = 0,
+        dashboard_address: Any = None,
+        worker_dashboard_address: Any = None,
+        security: Any = None,
+        **unknown: Any,
     ) -> None:
+        if unknown:
+            raise _not_supported(unknown)
+        if security:
+            raise ConfigError("security=: TLS is not supported (yet); use secret=")
+        log_level = _log_level(silence_logs)
+        setup_last_resort(log_level)
+        if dashboard_address is not None or worker_dashboard_address is not None:
+            logger.info("there is no dashboard yet: no address is taken for one")
+        count, threads = sizes(n_workers, threads_per_worker, processes)
+        options = _worker_options(
+            nthreads=threads,
+            memory_limit=parse_memory_limit(memory_limit, threads),
+            resources=parse_resources(resources),
+            local_directory=local_directory,
+            death_timeout=death_timeout,
+        )
         self.asynchronous = asynchronous
         self.status = "new"
         protocol = protocol or ("tcp" if processes else "inproc")
+        self._secret_written: tuple[str, str] | None = None
         if secret is None and protocol != "inproc":
             secret = secrets.token_hex(32)
+            if scheduler_file is not None:
+                # Who may read the file may connect, as with a secret file given.
+                written = scheduler_files.write_secret(scheduler_file, secret)
+                self._secret_written = written, secret
         self.scheduler = Scheduler(
             host or (None if interface else "127.0.0.1"),
-            port,
+            port or scheduler_port,
             protocol=protocol,
             interface=interface,
             secret=secret,
             insecure=insecure,
             scheduler_file=scheduler_file,
+            secret_file=self._secret_written and self._secret_written[0],
             idle_timeout=idle_timeout,
             collision_policy=collision_policy,
         )
-        count, threads = sizes(n_workers, threads_per_worker, processes)
-        options = {
-            "nthreads": threads,
-            "memory_limit": memory_limit or 0,
-            "resources": resources,
-            "local_directory": local_directory,
-            "death_timeout": death_timeout,
-        }
-        given = {key: value for key, value in options.items() if value is not None}
+        names = [f"{name or 'worker'}-{i}" for i in range(count)]
         self.worker_options: dict[str, dict[str, Any]] = {
-            f"{name}-{i}": {"name": f"{name}-{i}", **given} for i in range(count)
+            name: {"name": name, **options} for name in names
         }
         self._stack = contextlib.AsyncExitStack()
-        log_level = str(silence_logs) if silence_logs else None
         self._processes = WorkerProcesses(log_level) if processes else None
         # Clients in this process join the scheduler's event loop, without a socket.
         self.client_address: str | None = None
@@ -126,6 +157,10 @@ class LocalCluster:
         return {
             w.name: w.address for w in tuple(self.scheduler.machine.workers.values())
         }
+
+    def __dask_tokenize__(self) -> str:
+        """A function that refers to a global one is the same in every process."""
+        return type(self).__name__
 
     def __repr__(self) -> str:
         threads = sum(o["nthreads"] for o in self.worker_options.values())
@@ -205,11 +240,13 @@ class LocalCluster:
         if self.status == "closed":
             return
         self.status = "closed"
-        # Objects end by the stack, processes when the scheduler tells them to.
-        await self._stack.aclose()
+        # It tells the workers to end; the stack then waits for those in this process.
         await self.scheduler.close("the local cluster closed")
+        await self._stack.aclose()
         if self._processes is not None:
             await self._processes.close()
+        if self._secret_written is not None:
+            scheduler_files.remove_secret(*self._secret_written)
 
     # Two faces
 
@@ -256,7 +293,16 @@ class LocalCluster:
 def sizes(
     n_workers: int | None, threads: int | None, processes: bool
 ) -> tuple[int, int]:
-    """How many workers, with how many threads each (see :class:`LocalCluster`)."""
+    """How many workers, with how many threads each (see :class:`LocalCluster`).
+
+    Raises ConfigError for fewer workers than none, or threads than one.
+    """
+    for what, number, least in (
+        ("n_workers", n_workers, 0),
+        ("threads_per_worker", threads, 1),
+    ):
+        if number is not None and number < least:
+            raise ConfigError(f"{what}: {number!r} should be at least {least}")
     cores = cpu_count()
     if n_workers is None and threads is None:
         return shares(cores) if processes else (1, cores)
@@ -264,6 +310,31 @@ def sizes(
         assert threads is not None
         n_workers = max(1, cores // threads) if processes else 1
     return n_workers, threads or max(1, cores // max(1, n_workers))
+
+
+def _not_supported(unknown: dict[str, Any]) -> TypeError:
+    """The error for arguments that there are not; names the nearest that there is."""
+    known = inspect.signature(LocalCluster).parameters
+    texts = []
+    for name in unknown:
+        near = get_close_matches(name, known, n=1)
+        texts.append(f"{name}=" + (f" (did you mean {near[0]}=?)" if near else ""))
+    are = "is" if len(texts) == 1 else "are"
+    return TypeError(f"LocalCluster: {', '.join(texts)} {are} not supported (yet)")
+
+
+def _log_level(silence_logs: str | int | bool | None) -> int | None:
+    """The level that is meant; None for what the configuration says."""
+    if silence_logs is True:
+        return logging.WARNING
+    return parse_level(silence_logs, "silence_logs") if silence_logs else None
+
+
+def _worker_options(**options: Any) -> dict[str, Any]:
+    """Those that are given; wrong ones are told here, not by workers that die."""
+    if options["death_timeout"] is not None:
+        config.parse_seconds(options["death_timeout"], "death_timeout")
+    return {key: value for key, value in options.items() if value is not None}
 
 
 # Clusters that a program forgot to close end in order when it does.

@@ -29,6 +29,7 @@ from raddle.protocol.errors import (
     StartError,
 )
 from raddle.protocol.errors import TimeoutError as RaddleTimeoutError
+from raddle.tokenize import Token, tokenize
 from testkit.cluster import cluster as made_cluster
 from testkit.polling import eventually_async
 
@@ -37,6 +38,34 @@ NOWHERE = {"nowhere": 1.0}
 
 def threads() -> set[str]:
     return {t.name for t in threading.enumerate() if t.name.startswith("raddle-client")}
+
+
+# What counts of it
+
+
+def test_a_function_that_uses_a_global_client_is_itself_with_any_other(
+    c: Client, cluster: LocalCluster
+) -> None:
+    with Client(cluster, timeout=20) as other:
+        pairs = [(c, other), (c.session, other.session)]
+        tokens = {token_of_a_function_with(thing) for pair in pairs for thing in pair}
+    assert len(tokens) == 2
+    worker = raddle.Worker("tcp://127.0.0.1:1")
+    things: list[Any] = [cluster, cluster.scheduler, worker]
+    for thing in things:
+        before = token_of_a_function_with(thing)
+        thing.surprise = object()
+        assert token_of_a_function_with(thing) == before
+        del thing.surprise
+
+
+def token_of_a_function_with(thing: Any) -> Token:
+    """Of a function as in a program's main module, with a global."""
+    module = {"__name__": "__main__", "thing": thing}
+    exec("def function(x):\n    return thing.submit(abs, x)", module)
+    token = tokenize(module["function"])
+    assert token.deterministic
+    return token
 
 
 # Where to
