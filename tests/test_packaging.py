@@ -97,6 +97,24 @@ def test_the_facade_imports_nothing_of_ours() -> None:
     assert seen.stdout.split() == []
 
 
+def test_a_worker_s_start_does_not_pay_for_the_client() -> None:
+    program = (
+        "import sys, dask.config, raddle.worker.process, raddle.inside; "
+        "print(dask.config.get('scheduler')); "
+        "print(*(name for name in sys.modules if name.startswith('raddle.client.')))"
+    )
+    seen = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    handle, modules = seen.stdout.splitlines()
+    assert handle.startswith("<raddle's scheduler for dask")
+    assert set(modules.split()) == {
+        "raddle.client.dask",
+        "raddle.client.dask.handle",
+        "raddle.client.current",
+    }
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = raddle.nonsense  # type: ignore[attr-defined]

@@ -5,10 +5,10 @@ children share the memory of what was imported. The forking process has one thre
 and no event loop; it waits for signals and, as a program of its own
 (``python -m raddle.worker.nursery FD``), for orders on a socket.
 
-An order is a line of JSON: ``{"setup": {"path", "config", "log_level"}}`` first, then
-any number of ``{"start": {"name", "options", "secret"}}`` (the secret in hex) and
-``{"kill": {"pid"}}``. Reports come
-back as ``{"started": name, "pid": pid}`` and ``{"ended": pid, "name", "code"}``. When the
+An order is a line of JSON: ``{"setup": {"path", "config", "log_level",
+"modules"}}`` first (``modules`` are imported, for what that does), then any number of
+``{"start": {"name", "options", "secret"}}`` (the secret in hex) and ``{"kill": {"pid"}}``.
+Reports come back as ``{"started": name, "pid": pid}`` and ``{"ended": pid, "name", "code"}``. When the
 socket ends, so do the children: whoever gave the orders is gone, even if it was
 killed.
 """
@@ -27,6 +27,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn, Self
 
@@ -237,7 +238,11 @@ class _Program:
         return True
 
     def _setup(
-        self, path: list[str], config: dict[str, Any], log_level: int | None
+        self,
+        path: list[str],
+        config: dict[str, Any],
+        log_level: int | None,
+        modules: list[str],
     ) -> None:
         """Import all that children need, as the process that gives orders would."""
         sys.path[:] = path
@@ -249,6 +254,8 @@ class _Program:
         dask.config.update(dask.config.config, config)
         self._log_level = log_level
         self._run_child = process.run_child
+        for module in modules:
+            import_module(module)
         freeze()
 
     def _start(

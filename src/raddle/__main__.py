@@ -29,6 +29,9 @@ class _Commands(click.Group):
 
 
 def _command(name: str) -> click.Command:
+    if name == "worker":
+        # In its process, and before any is forked from it.
+        import_module("raddle.inside")
     command: click.Command = getattr(import_module(_COMMANDS[name]), name)
     return command
 

@@ -50,7 +50,13 @@ class WorkerProcesses:
         self._buffer = b""
         self._changed = asyncio.Event()
         self._over = False
-        self._order("setup", path=sys.path, config=_settings(), log_level=log_level)
+        self._order(
+            "setup",
+            path=sys.path,
+            config=_settings(),
+            log_level=log_level,
+            modules=["raddle.inside"],
+        )
 
     def attach(self) -> None:
         """Read reports on the running event loop."""

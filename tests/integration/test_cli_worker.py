@@ -13,6 +13,7 @@ import pytest
 from raddle import Client
 from testkit.cluster import Process, ProcessCluster, process_cluster
 from testkit.polling import eventually
+from testkit.tasks import worker_of_a_collection
 
 pytestmark = pytest.mark.process
 
@@ -27,6 +28,14 @@ def names(cluster: ProcessCluster, count: int) -> set[str]:
 
 
 # Finding the scheduler
+
+
+@pytest.mark.parametrize("nworkers", ["1", "2"])
+def test_a_task_may_compute_a_collection(lone: ProcessCluster, nworkers: str) -> None:
+    lone.start_worker("ann", "--nthreads", "1", "--nworkers", nworkers)
+    with Client(lone.address) as client:
+        name = client.submit(worker_of_a_collection).result(30)
+        assert name in {"ann", "ann-0", "ann-1"}
 
 
 def test_by_its_address(lone: ProcessCluster, start: Start) -> None:

@@ -27,6 +27,7 @@ from testkit.polling import eventually
 
 pytestmark = pytest.mark.process
 
+from testkit.tasks import worker_of_a_collection
 
 def worker_pids(client: Client) -> list[int]:
     return [w["pid"] for w in client.scheduler_info()["workers"].values()]
@@ -311,6 +312,15 @@ def test_even_workers_that_hold_the_gil(tmp_path: Path) -> None:
         open({str(begun)!r}, "w").close()
         # A C function called with the GIL held.
         ctypes.PyDLL(None).sleep(1000)
+
+def test_a_task_may_compute_a_collection() -> None:
+    """Without asking for a client; the only thread is free meanwhile."""
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, name="ann") as cluster,
+        Client(cluster) as client,
+    ):
+        assert client.submit(worker_of_a_collection).result(30) == "ann-0"
+
 
     client = Client(n_workers=1)
     print(*client.run(os.getpid).values(), flush=True)

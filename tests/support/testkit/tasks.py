@@ -4,6 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import dask
+
+import raddle
+
 
 def inc(x: int) -> int:
     return x + 1
@@ -11,6 +15,15 @@ def inc(x: int) -> int:
 
 def total(*numbers: int) -> int:
     return sum(numbers)
+
+
+def worker_name() -> str:
+    return str(raddle.get_worker().name)
+
+
+def worker_of_a_collection() -> str:
+    """Who computes a collection inside a task. Asks for no client."""
+    return str(dask.delayed(worker_name)().compute())
 
 
 class Homesick:
