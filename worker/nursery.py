@@ -269,7 +269,7 @@ class _Program:
         options["secret"] = None if secret is None else bytes.fromhex(secret)
         pid = self._nursery.start(
             name,
-            lambda lifeline: run_child(options, log_level, lifeline),
+            lambda lifeline: run_child(options, log_level, lifeline, minded=True),
             self._signals,
             selector,
             self._orders,

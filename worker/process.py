@@ -14,6 +14,7 @@ import signal
 import sys
 from typing import Any
 
+from raddle.protocol.errors import CommClosedError
 from raddle.protocol.log import setup_logging
 from raddle.protocol.node import lifecycle
 
@@ -36,16 +37,23 @@ def run(options: dict[str, Any], log_level: str | int | None = None) -> int:
 
 
 def run_child(
-    options: dict[str, Any], log_level: str | int | None, lifeline: int
+    options: dict[str, Any],
+    log_level: str | int | None,
+    lifeline: int,
+    *,
+    minded: bool = False,
 ) -> int:
-    """As :func:`run`, in a process just forked, which ends when ``lifeline`` does."""
+    """As :func:`run`, in a process just forked, which ends when ``lifeline`` does.
+
+    ``minded`` says that the scheduler is in the program that minds this process:
+    when that is gone, nobody need be told.
+    """
     # The children must not all draw the same numbers.
     random.seed()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _prepare(log_level)
-    return lifecycle.run(
-        _main(options), name=NAME, signals=CHILD_SIGNALS, lifeline=lifeline
-    )
+    main = _main(options, minded=minded)
+    return lifecycle.run(main, name=NAME, signals=CHILD_SIGNALS, lifeline=lifeline)
 
 
 def _prepare(log_level: str | int | None) -> None:
@@ -56,7 +64,7 @@ def _prepare(log_level: str | int | None) -> None:
     setup_logging(log_level)
 
 
-def _main(options: dict[str, Any]) -> lifecycle.Main:
+def _main(options: dict[str, Any], *, minded: bool = False) -> lifecycle.Main:
     async def main(stop: asyncio.Event) -> int:
         worker = Worker(**options)
         stopped = asyncio.ensure_future(stop.wait())
@@ -64,6 +72,11 @@ def _main(options: dict[str, Any]) -> lifecycle.Main:
             await _first(stopped, worker.start())
             if not stop.is_set():
                 await _first(stopped, worker.finished())
+        except CommClosedError:
+            # At the start it is an error, whoever minds this process.
+            if not (minded and worker.why_closed):
+                raise
+            return 1
         finally:
             stopped.cancel()
             await worker.close()

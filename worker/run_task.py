@@ -202,9 +202,10 @@ def raised(aid: Aid, error: BaseException, seconds: float) -> Raised:
 
 def function_name(definition: Definition | None) -> str:
     """What the log calls a function."""
-    call = None if definition is None else definition.call
+    if definition is None or definition.call is None:
+        return "unknown"
     # Partials say what they call.
-    call = getattr(call, "func", call)
+    call = getattr(definition.call, "func", definition.call)
     return str(getattr(call, "__qualname__", type(call).__name__))
 
 
