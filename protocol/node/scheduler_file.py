@@ -2,7 +2,8 @@
 
 Keys: ``type``, ``id``, ``address``, ``workers``, ``services`` as tools of the field
 expect them, and ``secret_file``, the path of the secret where there is one. The
-secret itself is never in it.
+secret itself is never in it; it may lie beside it, in a file that only its owner can
+read.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,20 +40,43 @@ def write(path: str, content: SchedulerFile) -> None:
     }
     if content.secret_file is not None:
         values["secret_file"] = str(Path(content.secret_file).absolute())
-    target = Path(path)
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-        try:
-            with os.fdopen(handle, "w") as file:
-                json.dump(values, file, indent=2)
-            Path(name).chmod(0o644)
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        _write(Path(path), json.dumps(values, indent=2), 0o644)
     except OSError as error:
         msg = f"cannot write the scheduler file {path}: {error.strerror}"
         raise StartError(msg) from error
+
+
+def _write(target: Path, text: str, mode: int) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        Path(name).chmod(mode)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_secret(secret_file: str, secret: str) -> None:
+    """Write a secret for nobody but its owner to read.
+
+    Raises StartError when it cannot be written.
+    """
+    try:
+        _write(Path(secret_file), secret, 0o600)
+    except OSError as error:
+        msg = f"cannot write the secret file {secret_file}: {error.strerror}"
+        raise StartError(msg) from error
+
+
+def remove_secret(secret_file: str, secret: str) -> None:
+    """Remove what :func:`write_secret` wrote, unless another one is there now."""
+    file = Path(secret_file)
+    with suppress(OSError):
+        if file.read_text() == secret:
+            file.unlink()
 
 
 def read(path: str) -> SchedulerFile:

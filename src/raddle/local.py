@@ -110,13 +110,12 @@ class LocalCluster:
         self.asynchronous = asynchronous
         self.status = "new"
         protocol = protocol or ("tcp" if processes else "inproc")
-        self._secret_written: tuple[str, str] | None = None
+        self._own_secret: tuple[str, str] | None = None
         if secret is None and protocol != "inproc":
             secret = secrets.token_hex(32)
             if scheduler_file is not None:
                 # Who may read the file may connect, as with a secret file given.
-                written = scheduler_files.write_secret(scheduler_file, secret)
-                self._secret_written = written, secret
+                self._own_secret = f"{scheduler_file}.secret", secret
         self.scheduler = Scheduler(
             host or (None if interface else "127.0.0.1"),
             port or scheduler_port,
@@ -125,7 +124,7 @@ class LocalCluster:
             secret=secret,
             insecure=insecure,
             scheduler_file=scheduler_file,
-            secret_file=self._secret_written and self._secret_written[0],
+            secret_file=self._own_secret and self._own_secret[0],
             idle_timeout=idle_timeout,
             collision_policy=collision_policy,
         )
@@ -183,6 +182,8 @@ class LocalCluster:
     async def _start(self) -> None:
         self.status = "starting"
         try:
+            if self._own_secret is not None:
+                scheduler_files.write_secret(*self._own_secret)
             if self._processes is None:
                 await self._start_objects()
             else:
@@ -245,8 +246,8 @@ class LocalCluster:
         await self._stack.aclose()
         if self._processes is not None:
             await self._processes.close()
-        if self._secret_written is not None:
-            scheduler_files.remove_secret(*self._secret_written)
+        if self._own_secret is not None:
+            scheduler_files.remove_secret(*self._own_secret)
 
     # Two faces
 

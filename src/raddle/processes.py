@@ -24,13 +24,13 @@ END_SECONDS_MAX = 10.0
 class WorkerProcesses:
     """Worker processes of this program; the nursery starts at once.
 
-    ``log_level`` is what they log from (None: as configured). ``pids`` and ``codes`` say, by name, who has
-    been started and who has ended how (-n: by signal n).
+    ``log_level`` is what they log from (None: as configured). ``pids`` and ``codes``
+    say, by name, who has been started and who has ended how (-n: by signal n).
 
     Raises StartError where processes cannot be forked.
     """
 
-    def __init__(self, log_level: str | None) -> None:
+    def __init__(self, log_level: int | None) -> None:
         if not hasattr(os, "fork"):
             msg = (
                 "worker processes are forked, which this platform cannot do: use "

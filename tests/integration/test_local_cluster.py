@@ -1,12 +1,15 @@
 """LocalCluster and Client(): what they start, and that nothing of it is left."""
 
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import dask.config
 import psutil
@@ -24,10 +27,10 @@ from raddle import (
 )
 from raddle.local import sizes
 from testkit.polling import eventually
+from testkit.tasks import worker_of_a_collection
 
 pytestmark = pytest.mark.process
 
-from testkit.tasks import worker_of_a_collection
 
 def worker_pids(client: Client) -> list[int]:
     return [w["pid"] for w in client.scheduler_info()["workers"].values()]
@@ -138,13 +141,108 @@ def test_a_cluster_may_close_before_its_client() -> None:
     client.close()
 
 
-def test_options_that_make_no_sense() -> None:
-    with pytest.raises(ConfigError, match="much"):
-        LocalCluster(1, memory_limit="much", processes=False)
-    with pytest.raises(ConfigError, match="collision policy"):
-        LocalCluster(1, collision_policy="ignore")
-    with pytest.raises(TypeError, match="n_wrkers"):
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"memory_limit": "much"}, "memory-limit: 'much'"),
+        ({"resources": {"GPU": "two"}}, "GPU='two'"),
+        ({"death_timeout": "soon"}, "death_timeout: 'soon'"),
+        ({"collision_policy": "ignore"}, "collision policy"),
+        ({"n_workers": -1}, "n_workers: -1"),
+        ({"threads_per_worker": 0}, "threads_per_worker: 0"),
+        ({"silence_logs": "loud"}, "silence_logs: 'loud'"),
+        ({"security": object()}, "TLS"),
+    ],
+)
+@pytest.mark.parametrize("processes", [True, False])
+def test_options_that_make_no_sense(
+    options: dict[str, Any], says: str, processes: bool
+) -> None:
+    """They are told before any process is started."""
+    with pytest.raises(ConfigError, match=says):
+        LocalCluster(processes=processes, **options)
+
+
+def test_options_that_there_are_not() -> None:
+    with pytest.raises(TypeError, match=r"n_wrkers= \(did you mean n_workers=\?\) is"):
         Client(n_wrkers=1)
+    with pytest.raises(TypeError, match=r"zzz=, qqq= are not supported \(yet\)"):
+        LocalCluster(zzz=1, qqq=2)
+
+
+@pytest.mark.parametrize("silence_logs", [30, logging.ERROR, "WARN", True, False, None])
+def test_options_that_scripts_of_the_field_pass(
+    silence_logs: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.INFO, "raddle.local"),
+        LocalCluster(
+            1,
+            1,
+            silence_logs=silence_logs,
+            dashboard_address=":0",
+            worker_dashboard_address=None,
+            scheduler_port=0,
+            security=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        assert client.submit(pow, 2, 5).result() == 32
+    told = [r for r in caplog.records if "dashboard" in r.getMessage()]
+    assert [record.levelno for record in told] == [logging.INFO]
+
+
+def test_the_memory_limit_is_a_setting() -> None:
+    with (
+        dask.config.set({"raddle.worker.memory-limit": "1MB"}),
+        Client(processes=False) as client,
+    ):
+        (worker,) = client.scheduler_info()["workers"].values()
+        assert worker["memory_limit"] == 10**6
+
+
+def test_the_scheduler_file_is_enough(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json"
+    with LocalCluster(1, 1, scheduler_file=str(file)) as cluster:
+        assert cluster.secret is not None
+        secret_file = tmp_path / "cluster.json.secret"
+        assert secret_file.stat().st_mode & 0o777 == 0o600
+        assert cluster.secret.decode() not in file.read_text()
+        program = "import raddle, sys; c = raddle.Client(scheduler_file=sys.argv[1])"
+        program += "; print(c.submit(pow, 2, 5).result())"
+        command = [sys.executable, "-c", program, str(file)]
+        output = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert output.stdout == "32\n", output.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_that_cannot_start_leaves_no_secret(tmp_path: Path) -> None:
+    file = str(tmp_path / "cluster.json")
+    with pytest.raises(StartError):
+        LocalCluster(0, host="no.such.host.invalid", scheduler_file=file)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_that_is_told_to_end_is_no_death(tmp_path: Path) -> None:
+    goes_on = tmp_path / "goes-on"
+
+    def pid_at_last(_: int) -> int:
+        while not goes_on.exists():
+            time.sleep(0.01)
+        return os.getpid()
+
+    with (
+        dask.config.set({"raddle.scheduler.allowed-failures": 0}),
+        Client(n_workers=2, threads_per_worker=1) as client,
+    ):
+        (first, _) = worker_pids(client)
+        begun = client.map(pid_at_last, range(2))
+        eventually(lambda: all(client.processing().values()))
+        os.kill(first, signal.SIGTERM)
+        eventually(lambda: len(worker_pids(client)) == 1)
+        goes_on.touch()
+        (left,) = worker_pids(client)
+        assert client.gather(begun) == [left] * 2
 
 
 def test_a_worker_process_that_does_not_start(
@@ -152,8 +250,11 @@ def test_a_worker_process_that_does_not_start(
 ) -> None:
     """It says why itself; nothing is left."""
     before = psutil.Process().children(recursive=True)
-    with pytest.raises(StartError, match=r"did not start.*exit code 1"):
-        LocalCluster(2, memory_limit="much")
+    with (
+        dask.config.set({"raddle.worker.inline-bytes": "much"}),
+        pytest.raises(StartError, match=r"did not start.*exit code 1"),
+    ):
+        LocalCluster(2)
     assert "much" in capfd.readouterr().err
     eventually(lambda: psutil.Process().children(recursive=True) == before)
 
@@ -213,6 +314,15 @@ def test_workers_see_this_program_s_settings_and_path(tmp_path: Path) -> None:
     finally:
         sys.path.remove(str(tmp_path))
         sys.modules.pop("beside_the_script", None)
+
+
+def test_a_task_may_compute_a_collection() -> None:
+    """Without asking for a client; the only thread is free meanwhile."""
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, name="ann") as cluster,
+        Client(cluster) as client,
+    ):
+        assert client.submit(worker_of_a_collection).result(30) == "ann-0"
 
 
 def test_workers_do_not_draw_the_same_numbers() -> None:
@@ -293,6 +403,63 @@ def test_a_shutdown_says_nothing() -> None:
     assert err == ""
 
 
+def test_workers_end_in_silence_with_a_program_that_is_told_to_end() -> None:
+    body = """
+    client = Client(n_workers=2)
+    print(*client.run(os.getpid).values(), flush=True)
+    future = client.submit(time.sleep, 1000)
+    os.kill(os.getpid(), 15)
+    """
+    _, err = run(body, code=-signal.SIGTERM)
+    assert err == ""
+
+
+LINE = r"[\d-]+ [\d:,]+ - raddle\.{} - WARNING - {}"
+
+
+def test_a_worker_that_dies_is_told_where_nobody_configures_logging() -> None:
+    body = """
+    client = Client(n_workers=1, threads_per_worker=1)
+    (pid,) = client.run(os.getpid).values()
+    print(pid, flush=True)
+    future = client.submit(time.sleep, 1000)
+    while client.scheduler_info()["workers"]:
+        os.kill(pid, 9)
+        time.sleep(0.01)
+    """
+    (pid,), err = run(body)
+    died, waits = err.splitlines()
+    what = rf"worker 'worker-0' .*pid {pid}, killed by signal 9.*1 tasks are computed"
+    assert re.match(LINE.format("scheduler", what), died)
+    what = "1 tasks wait and no worker is connected"
+    assert re.match(LINE.format("scheduler", what), waits)
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_tasks_that_fail_are_logged_with_their_traceback(processes: bool) -> None:
+    body = f"""
+    client = Client(n_workers=1, processes={processes})
+    print(*client.run(os.getpid).values(), flush=True)
+    client.submit(divmod, 1, 0, key="fails").exception()
+    """
+    _, err = run(body)
+    what = "Compute Failed: task 'fails', function divmod: ZeroDivisionError"
+    assert re.match(LINE.format("worker", what), err)
+    assert "Traceback" in err
+
+
+def test_a_program_that_configures_logging_gets_the_records() -> None:
+    body = """
+    import logging
+    cluster = LocalCluster(1, processes=False)
+    logging.basicConfig(format="<%(message)s>")
+    logging.getLogger("raddle.scheduler").warning("mine")
+    print(os.getpid() + 10**8)
+    """
+    _, err = run(body)
+    assert err == "<mine>\n"
+
+
 def test_workers_end_with_a_program_that_is_killed() -> None:
     body = """
     client = Client(n_workers=2)
@@ -312,15 +479,6 @@ def test_even_workers_that_hold_the_gil(tmp_path: Path) -> None:
         open({str(begun)!r}, "w").close()
         # A C function called with the GIL held.
         ctypes.PyDLL(None).sleep(1000)
-
-def test_a_task_may_compute_a_collection() -> None:
-    """Without asking for a client; the only thread is free meanwhile."""
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, name="ann") as cluster,
-        Client(cluster) as client,
-    ):
-        assert client.submit(worker_of_a_collection).result(30) == "ann-0"
-
 
     client = Client(n_workers=1)
     print(*client.run(os.getpid).values(), flush=True)
