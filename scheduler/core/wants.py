@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from raddle.protocol.core.ids import Fid
 from raddle.protocol.core.messages.client import (
@@ -28,6 +28,7 @@ from .entities import (
     ClientState,
     Lost,
     TaskState,
+    Want,
 )
 from .state import SchedulerState
 from .table import move
@@ -76,22 +77,53 @@ def release(s: SchedulerState, client: ClientState, message: Release) -> None:
 
 
 def cancel(s: SchedulerState, client: ClientState, message: Cancel) -> None:
-    """The client's own futures, or with ``force`` everybody's of the same tasks."""
-    who = client.cid
-    told: dict[ClientState, list[Fid]] = {}
+    """The client's own futures, or with ``force`` everybody's of the same tasks.
+
+    Where nobody wants such a task any more, what was to be made of it goes as well.
+    """
+    told: dict[tuple[ClientState, str], list[Fid]] = {}
+    inputs: list[TaskState] = []
     for fid in message.fids:
         task = client.futures.get(fid)
-        if task is None:
-            continue
-        wants = list(task.each_want()) if message.force else [(client, fid)]
-        for owner, number in wants:
-            drop(s, owner, number)
-            if owner is not s.nobody:
-                told.setdefault(owner, []).append(number)
-    lost = Lost(None, who, message.why)
-    for owner, fids in told.items():
-        lose(owner, fids, lost)
-        s.to_client(owner, Cancelled(tuple(fids), who, message.why))
+        if task is not None:
+            wants = task.each_want() if message.force else ((client, fid),)
+            _unbind(s, wants, message.why, told)
+            inputs.append(task)
+    seen: set[TaskState] = set()
+    for task in inputs:
+        why = f"its input {task.key!r} was cancelled"
+        for dependent in _pointless(client, task, message.force, seen):
+            _unbind(s, dependent.each_want(), why, told)
+    for (owner, why), fids in told.items():
+        lose(owner, fids, Lost(None, client.cid, why))
+        s.to_client(owner, Cancelled(tuple(fids), client.cid, why))
+
+
+def _unbind(
+    s: SchedulerState,
+    wants: Iterable[Want],
+    why: str,
+    told: dict[tuple[ClientState, str], list[Fid]],
+) -> None:
+    for owner, fid in wants:
+        drop(s, owner, fid)
+        if owner is not s.nobody:
+            told.setdefault((owner, why), []).append(fid)
+
+
+def _pointless(
+    client: ClientState, cancelled: TaskState, force: bool, seen: set[TaskState]
+) -> Iterator[TaskState]:
+    """Unfinished tasks that need a cancelled one, unless others want what is between."""
+    stack = [] if cancelled.wants is not None else [cancelled]
+    while stack:
+        for task in stack.pop().each_dependent():
+            if task in seen or NEWS[task.state] >= FINISHED:
+                continue
+            seen.add(task)
+            if force or all(owner is client for owner, _ in task.each_want()):
+                yield task
+                stack.append(task)
 
 
 def retry(s: SchedulerState, client: ClientState, message: Retry) -> None:

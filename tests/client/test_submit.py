@@ -207,6 +207,16 @@ def test_a_result_that_cannot_be_loaded(c: Client) -> None:
     assert c.submit(abs, -1).result() == 1
 
 
+def test_a_cancel_reaches_what_depends_on_it(c: Client) -> None:
+    never = c.submit(abs, -1, pure=False, resources={"nowhere": 1.0})
+    between = c.submit(abs, never)
+    last = c.submit(abs, between)
+    never.cancel()
+    with pytest.raises(CancelledError, match=f"its input '{never.key}' was cancelled"):
+        last.result(20)
+    assert between.status == last.status == "cancelled"
+
+
 def test_cancelled_and_retried(c: Client) -> None:
     future = c.submit(abs, -1, pure=False)
     future.cancel()

@@ -4,6 +4,7 @@ import pytest
 
 from raddle.protocol.core.messages.client import (
     Bind,
+    Cancel,
     Cancelled,
     Detach,
     Erred,
@@ -174,3 +175,85 @@ def test_a_new_future_of_a_value_that_was_released_meanwhile_hears_of_it_anew() 
     assert [e[0] for e in r.erred().values()] == [ERROR]
     assert not r.take(Finished)
     assert not r.take(Erred)
+
+
+# Cancel.
+
+
+def test_a_cancel_reaches_what_depends_on_the_task() -> None:
+    r = Recorder(n_workers=1)
+    x = r.submit(task("x"))
+    r.compute()
+    done, z, apart = r.submit(
+        task("done"), task("y", "x"), task("z", "y", "done"), task("apart"),
+        wants=("done", "z", "apart"),
+    )  # fmt: skip
+    r.unread.clear()
+    r.says(ME, Cancel((x,), False, "enough"))
+    mine, dependent = r.take(Cancelled)
+    assert mine == Cancelled((x,), ME, "enough")
+    assert dependent == Cancelled((z,), ME, "its input 'x' was cancelled")
+    assert not any(r.exists(key) for key in "xyz")
+    assert set(r.machine.clients[ME].futures) == {done, apart}
+    r.unread.clear()
+    # A graph that names it hears the same.
+    message, (fid,) = r.graph(task("later", "z"), embedded={"z": z})
+    r.says(ME, message)
+    r.to(ME, GraphAck)
+    assert r.to(ME, Cancelled) == Cancelled((fid,), ME, dependent.why)
+
+
+def test_what_is_finished_is_not_cancelled_with_its_input() -> None:
+    r = Recorder(n_workers=1)
+    x, y = r.submit(task("x"), task("y", "x"), wants=("x", "y"))
+    r.compute_done(r.compute())
+    r.finished()
+    r.compute_done(r.compute())
+    r.finished()
+    z = r.submit(task("z", "y"), embedded={"y": y})
+    r.unread.clear()
+    r.says(ME, Cancel((x,), False, ""))
+    assert r.to(ME, Cancelled).fids == (x,)
+    assert set(r.machine.clients[ME].futures) == {y, z}
+    r.unread.clear()
+
+
+@pytest.mark.parametrize("client", [ME, OTHER])
+def test_nothing_more_is_cancelled_where_another_future_wants_the_input(
+    client: str,
+) -> None:
+    r = Recorder(n_workers=1)
+    x, y = r.submit(task("x"), task("y", "x"), wants=("x", "y"))
+    r.compute()
+    again = r.submit(task("x"), client=client)
+    r.unread.clear()
+    r.says(ME, Cancel((x,), False, ""))
+    assert r.to(ME, Cancelled).fids == (x,)
+    assert r.machine.clients[ME].futures[y] is r.instance("y")
+    r.says(client, Release((again,)))
+    assert r.status("x") == "processing"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_others_keep_what_they_want_unless_forced(force: bool) -> None:
+    r = Recorder(n_workers=1)
+    x, y, z = r.submit(
+        task("x"), task("y", "x"), task("z", "y"), wants=("x", "y", "z")
+    )  # fmt: skip
+    r.compute()
+    theirs = r.submit(task("x"), task("y", "x"), client=OTHER)
+    r.unread.clear()
+    r.says(ME, Cancel((x,), force, "enough"))
+    told = r.take(Cancelled)
+    assert told[0] == Cancelled((x,), ME, "enough")
+    why = "its input 'x' was cancelled"
+    if force:
+        assert sorted(told[1:]) == sorted(
+            [Cancelled((y, z), ME, why), Cancelled((theirs,), ME, why)]
+        )
+        assert not r.machine.tasks
+        r.unread.clear()
+    else:
+        assert len(told) == 1
+        assert r.status("x") == "processing"
+        assert r.status("z") == "waiting"
