@@ -55,7 +55,9 @@ class WorkerProcesses:
             path=sys.path,
             config=_settings(),
             log_level=log_level,
-            modules=["raddle.inside"],
+            # The client too: imported once here, it costs the first task that
+            # submits tasks nothing in any of the workers.
+            modules=["raddle.inside", "raddle.client.client"],
         )
 
     def attach(self) -> None:
