@@ -5,12 +5,12 @@ children share the memory of what was imported. The forking process has one thre
 and no event loop; it waits for signals and, as a program of its own
 (``python -m raddle.worker.nursery FD``), for orders on a socket.
 
-An order is a line of JSON: ``{"setup": {"path", "config", "log_level",
-"modules"}}`` first (``modules`` are imported, for what that does), then any number of
-``{"start": {"name", "options", "secret"}}`` (the secret in hex) and ``{"kill": {"pid"}}``.
-Reports come back as ``{"started": name, "pid": pid}`` and ``{"ended": pid, "name", "code"}``. When the
-socket ends, so do the children: whoever gave the orders is gone, even if it was
-killed.
+An order is a line of JSON: ``{"setup": {"path", "config", "log_level", "modules"}}``
+first (``modules`` are imported, for what that does), then any number of ``{"start":
+{"name", "options", "secret"}}`` (the secret in hex) and ``{"kill": {"pid"}}``.
+Reports come back as ``{"started": name, "pid": pid}`` and ``{"ended": pid, "name",
+"code"}``. When the socket ends, so do the children: whoever gave the orders is gone,
+even if it was killed.
 """
 
 from __future__ import annotations
