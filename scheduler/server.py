@@ -219,8 +219,12 @@ class Scheduler:
             scheduler_files.remove(self._scheduler_file, self.id)
         for listener in self._listeners:
             listener.close()
-        for wid in tuple(self._workers):
-            self._close_worker(wid, why)
+        for wid, link in tuple(self._workers.items()):
+            if link.closed:
+                # Its exit code is not known yet, and need not be now.
+                self._worker_left(wid, "its connection was lost", None)
+            else:
+                self._close_worker(wid, why)
         await self._empty(self._workers)
         # Last, so that a client that asked for the end sees when it has come.
         for link in tuple(self._clients.values()):

@@ -63,6 +63,11 @@ class LocalCluster:
     Raises StartError and ConfigError, and TypeError for arguments that there are not.
     """
 
+    status = "new"
+    # Clients in this process join the scheduler's event loop, without a socket.
+    client_address: str | None = None
+    loop_thread: LoopThread | None = None
+
     def __init__(  # noqa: PLR0913
         self,
         n_workers: int | None = None,
@@ -91,14 +96,9 @@ class LocalCluster:
         security: Any = None,
         **unknown: Any,
     ) -> None:
-        if unknown:
-            raise _not_supported(unknown)
-        if security:
-            raise ConfigError("security=: TLS is not supported (yet); use secret=")
+        _check_foreign(security, dashboard_address, worker_dashboard_address, unknown)
         log_level = _log_level(silence_logs)
         setup_last_resort(log_level)
-        if dashboard_address is not None or worker_dashboard_address is not None:
-            logger.info("there is no dashboard yet: no address is taken for one")
         count, threads = sizes(n_workers, threads_per_worker, processes)
         options = _worker_options(
             nthreads=threads,
@@ -108,14 +108,8 @@ class LocalCluster:
             death_timeout=death_timeout,
         )
         self.asynchronous = asynchronous
-        self.status = "new"
         protocol = protocol or ("tcp" if processes else "inproc")
-        self._own_secret: tuple[str, str] | None = None
-        if secret is None and protocol != "inproc":
-            secret = secrets.token_hex(32)
-            if scheduler_file is not None:
-                # Who may read the file may connect, as with a secret file given.
-                self._own_secret = f"{scheduler_file}.secret", secret
+        secret, self._own_secret = _secret_for(secret, protocol, scheduler_file)
         self.scheduler = Scheduler(
             host or (None if interface else "127.0.0.1"),
             port or scheduler_port,
@@ -128,15 +122,9 @@ class LocalCluster:
             idle_timeout=idle_timeout,
             collision_policy=collision_policy,
         )
-        names = [f"{name or 'worker'}-{i}" for i in range(count)]
-        self.worker_options: dict[str, dict[str, Any]] = {
-            name: {"name": name, **options} for name in names
-        }
+        self.worker_options = _named(name or "worker", count, options)
         self._stack = contextlib.AsyncExitStack()
         self._processes = WorkerProcesses(log_level) if processes else None
-        # Clients in this process join the scheduler's event loop, without a socket.
-        self.client_address: str | None = None
-        self.loop_thread: LoopThread | None = None
         if not asynchronous:
             self._start_in_thread()
 
@@ -182,6 +170,8 @@ class LocalCluster:
     async def _start(self) -> None:
         self.status = "starting"
         try:
+            if self._processes is not None:
+                self._processes.attach()
             if self._own_secret is not None:
                 scheduler_files.write_secret(*self._own_secret)
             if self._processes is None:
@@ -207,7 +197,6 @@ class LocalCluster:
         await asyncio.gather(*entered)
 
     async def _start_processes(self, processes: WorkerProcesses) -> None:
-        processes.attach()
         self.scheduler.exit_code = processes.exit_code
         await self.scheduler.start()
         self.client_address = await self.scheduler.listen_in_process()
@@ -311,6 +300,36 @@ def sizes(
         assert threads is not None
         n_workers = max(1, cores // threads) if processes else 1
     return n_workers, threads or max(1, cores // max(1, n_workers))
+
+
+def _secret_for(
+    given: str | bytes | None, protocol: str, scheduler_file: str | None
+) -> tuple[str | bytes | None, tuple[str, str] | None]:
+    """The cluster's secret, and the file to write a minted one to with its content."""
+    if given is not None or protocol == "inproc":
+        return given, None
+    minted = secrets.token_hex(32)
+    if scheduler_file is None:
+        return minted, None
+    return minted, (f"{scheduler_file}.secret", minted)
+
+
+def _check_foreign(
+    security: Any, dashboard: Any, worker_dashboard: Any, unknown: dict[str, Any]
+) -> None:
+    """What scripts of the field pass, and what to say of it here."""
+    if unknown:
+        raise _not_supported(unknown)
+    if security:
+        raise ConfigError("security=: TLS is not supported (yet); use secret=")
+    if dashboard is not None or worker_dashboard is not None:
+        logger.info("there is no dashboard yet: no address is taken for one")
+
+
+def _named(name: str, count: int, options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The options of each worker, by its name."""
+    names = [f"{name}-{i}" for i in range(count)]
+    return {name: {"name": name, **options} for name in names}
 
 
 def _not_supported(unknown: dict[str, Any]) -> TypeError:

@@ -221,14 +221,15 @@ def test_a_cluster_that_cannot_start_leaves_no_secret(tmp_path: Path) -> None:
     with pytest.raises(StartError):
         LocalCluster(0, host="no.such.host.invalid", scheduler_file=file)
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StartError, match="cannot write the secret file"):
+        LocalCluster(0, scheduler_file=str(tmp_path / "none" / "cluster.json"))
 
 
 def test_a_worker_that_is_told_to_end_is_no_death(tmp_path: Path) -> None:
     goes_on = tmp_path / "goes-on"
 
     def pid_at_last(_: int) -> int:
-        while not goes_on.exists():
-            time.sleep(0.01)
+        eventually(goes_on.exists)
         return os.getpid()
 
     with (
@@ -423,8 +424,8 @@ def test_a_worker_that_dies_is_told_where_nobody_configures_logging() -> None:
     (pid,) = client.run(os.getpid).values()
     print(pid, flush=True)
     future = client.submit(time.sleep, 1000)
+    os.kill(pid, 9)
     while client.scheduler_info()["workers"]:
-        os.kill(pid, 9)
         time.sleep(0.01)
     """
     (pid,), err = run(body)
@@ -433,6 +434,16 @@ def test_a_worker_that_dies_is_told_where_nobody_configures_logging() -> None:
     assert re.match(LINE.format("scheduler", what), died)
     what = "1 tasks wait and no worker is connected"
     assert re.match(LINE.format("scheduler", what), waits)
+
+
+def test_a_program_may_end_while_a_worker_dies() -> None:
+    body = """
+    client = Client(n_workers=1, threads_per_worker=1)
+    (pid,) = client.run(os.getpid).values()
+    print(pid, flush=True)
+    os.kill(pid, 9)
+    """
+    run(body)
 
 
 @pytest.mark.parametrize("processes", [True, False])

@@ -358,6 +358,22 @@ async def test_who_comes_too_late_is_told_so(scheduler: Scheduler) -> None:
         await client.end()
 
 
+async def test_the_exit_code_of_a_worker_that_just_died_is_not_waited_for(
+    scheduler: Scheduler,
+) -> None:
+    async def never(_pid: int) -> int | None:
+        await asyncio.Event().wait()
+        return None
+
+    scheduler.exit_code = never
+    async with worker_and_client(scheduler) as (worker, _):
+        ends = {link: link.wait_closed() for link in scheduler._workers.values()}
+        worker.link.abort("killed")
+        await asyncio.gather(*ends.values())
+        await scheduler.close()
+        assert not scheduler.machine.workers
+
+
 async def test_a_worker_that_does_not_leave_is_cut_off(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

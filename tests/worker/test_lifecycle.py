@@ -280,6 +280,10 @@ async def test_wrong_addresses_are_named() -> None:
             pass
 
 
+def test_a_name_may_be_a_number() -> None:
+    assert Worker("tcp://127.0.0.1:1", name=0, nthreads=1).name == "0"
+
+
 def test_threads_default_to_cores() -> None:
     assert options.parse_nthreads(None) == options.parse_nthreads(0) >= 1
     assert options.parse_nthreads(3) == 3
