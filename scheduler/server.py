@@ -27,7 +27,7 @@ from raddle.protocol.core.messages.client import (
     RunOnWorkers,
     ShutdownCluster,
 )
-from raddle.protocol.core.messages.worker import CloseWorker, Run
+from raddle.protocol.core.messages.worker import CloseWorker, DropData, Run
 from raddle.protocol.errors import HandshakeError, RaddleError
 from raddle.protocol.node import scheduler_file as scheduler_files
 from raddle.protocol.node.hosts import bind_host
@@ -420,7 +420,9 @@ class Scheduler:
             if kind is ToWorker:
                 link = workers.get(action.wid)
                 if link is not None:
-                    link.send(action.message)
+                    # Nobody waits for a value to be forgotten.
+                    lazy = type(action.message) is DropData
+                    (link.send_later if lazy else link.send)(action.message)
             elif kind is ToClient:
                 link = clients.get(action.client)
                 if link is not None:

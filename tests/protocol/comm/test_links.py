@@ -500,3 +500,27 @@ async def test_an_end_whose_loop_is_gone() -> None:
     with pytest.raises(CommClosedError, match="event loop is closed"):
         async with connected(await ready):
             pass
+
+
+async def test_what_may_wait_leaves_with_the_next_message(address: str) -> None:
+    async with serving(address) as server, connected(server.address) as (link, _):
+        for message in present(1, 2):
+            link.send_later(message)
+        link.send(Present(3, 0))
+        assert await server.until_messages(3) == present(1, 2, 3)
+
+
+async def test_what_may_wait_does_not_wait_for_ever(address: str) -> None:
+    async with serving(address) as server, connected(server.address) as (link, _):
+        link.send_later(Present(1, 0))
+        assert await server.until_messages(1) == present(1)
+        link.send_later(Present(2, 0))
+        assert await server.until_messages(2) == present(1, 2)
+
+
+async def test_what_may_wait_leaves_before_the_end(address: str) -> None:
+    async with serving(address) as server, connected(server.address) as (link, _):
+        link.send_later(Present(1, 0))
+        link.close("enough")
+        assert await server.until_messages(1) == present(1)
+        link.send_later(Present(2, 0))
