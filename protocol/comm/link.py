@@ -55,8 +55,8 @@ class Link(ABC):
     """
 
     __slots__ = (
-        "_loop",
         "_lingering",
+        "_loop",
         "_outbox",
         "_scheduled",
         "_waiters",
