@@ -64,6 +64,7 @@ class LocalCluster:
     """
 
     status = "new"
+    _ending: asyncio.Task[None] | None = None
     # Clients in this process join the scheduler's event loop, without a socket.
     client_address: str | None = None
     loop_thread: LoopThread | None = None
@@ -227,8 +228,12 @@ class LocalCluster:
         await self._end()
 
     async def _end(self) -> None:
-        if self.status == "closed":
-            return
+        """End once; whoever comes second waits for the same end."""
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end_all())
+        await asyncio.shield(self._ending)
+
+    async def _end_all(self) -> None:
         self.status = "closed"
         # It tells the workers to end; the stack then waits for those in this process.
         await self.scheduler.close("the local cluster closed")

@@ -344,8 +344,9 @@ def test_a_client_shuts_it_down() -> None:
     (pid,) = worker_pids(client)
     client.shutdown()
     eventually(lambda: cluster.status == "closed")
-    eventually(lambda: gone(pid))
+    # It waits for what the client has set in motion.
     cluster.close()
+    assert gone(pid)
 
 
 def test_the_exit_code_of_a_worker_is_known() -> None:
